@@ -1,0 +1,28 @@
+"""aimfor: train for the number you are judged by."""
+
+from aimfor import metrics
+from aimfor.aim_parser import aim
+from aimfor.aims import AUCPR, AUCROC, Aim, FBeta, FPRAtTPR, PrecisionAtRecall, RecallAtPrecision, TPRAtFPR
+from aimfor.log_odds import log_odds
+from aimfor.losses import Diagnostics, InfeasibleConstraintWarning, Loss
+from aimfor.metrics import UndefinedMetricWarning
+from aimfor.pairwise import pairwise_auc_loss
+
+__all__ = [
+    "AUCPR",
+    "AUCROC",
+    "Aim",
+    "Diagnostics",
+    "FBeta",
+    "FPRAtTPR",
+    "InfeasibleConstraintWarning",
+    "Loss",
+    "PrecisionAtRecall",
+    "RecallAtPrecision",
+    "TPRAtFPR",
+    "UndefinedMetricWarning",
+    "aim",
+    "log_odds",
+    "metrics",
+    "pairwise_auc_loss",
+]

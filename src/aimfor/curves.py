@@ -1,0 +1,77 @@
+"""Measuring, first half: scores sorted once into what every threshold catches. All exact metrics read this curve."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+class Curve(NamedTuple):
+    """Weighted counts at every distinct score, where score >= threshold means "positive"."""
+
+    thresholds: Array  # the distinct scores, from high to low
+    tp: Array  # weight of the positives at or above each threshold
+    fp: Array  # weight of the negatives at or above each threshold
+    num_positives: float
+    num_negatives: float
+
+    @property
+    def precision(self) -> Array:
+        """Precision at each threshold; it always exists, as each threshold is the score of a row with weight."""
+        return self.tp / (self.tp + self.fp)
+
+    @property
+    def recall(self) -> Array:
+        """Recall (true-positive rate) at each threshold, for data with positives."""
+        return self.tp / self.num_positives
+
+    @property
+    def fpr(self) -> Array:
+        """False-positive rate at each threshold, for data with negatives."""
+        return self.fp / self.num_negatives
+
+    @property
+    def best_precision(self) -> Array:
+        """The highest precision at this threshold or any lower one, that is with at least this recall."""
+        return np.maximum.accumulate(self.precision[::-1])[::-1]
+
+    @property
+    def gained_tp(self) -> Array:
+        """Weight of the positives whose score is exactly each threshold."""
+        return np.diff(self.tp, prepend=0.0)
+
+    def at(self, threshold: float) -> tuple[float, float]:
+        """Weight of the positives and of the negatives with score >= threshold, for any threshold."""
+        reached = int(np.searchsorted(-self.thresholds, -threshold, side="right"))
+        return (float(self.tp[reached - 1]), float(self.fp[reached - 1])) if reached else (0.0, 0.0)
+
+
+def cumulate(labels: NDArray[np.bool_], scores: Array, weights: Array) -> Curve:
+    """Sort the scores and cumulate the weights of both classes; equal scores enter together.
+
+    Args:
+        labels: shape [n], True for positives.
+        scores: shape [n], finite.
+        weights: shape [n], >= 0; a row of weight 0 is as good as absent, and its score is no threshold.
+
+    Returns:
+        The curve, with one entry per distinct score.
+
+    Example:
+        >>> curve = cumulate(np.array([True, False, True]), np.array([2.0, 1.0, 1.0]), np.ones(3))
+        >>> curve.thresholds, curve.tp, curve.fp
+        (array([2., 1.]), array([1., 2.]), array([0., 1.]))
+    """
+    present = np.flatnonzero(weights > 0)
+    order = present[np.argsort(-scores[present], kind="stable")]
+    labels, scores, weights = labels[order], scores[order], weights[order]
+    last_of_tie = np.ones(scores.size, dtype=bool)
+    last_of_tie[:-1] = scores[1:] != scores[:-1]
+    tp = np.cumsum(np.where(labels, weights, 0.0))[last_of_tie]
+    fp = np.cumsum(np.where(labels, 0.0, weights))[last_of_tie]
+    # The totals are the last cumulated sums, not sums of their own, so that recall and fpr end at exactly 1.
+    return Curve(scores[last_of_tie], tp, fp, float(tp[-1]) if tp.size else 0.0, float(fp[-1]) if fp.size else 0.0)

@@ -1,0 +1,305 @@
+"""Weigh: the loss. Scores and labels in; one scalar to differentiate out, its own state learned on the way."""
+
+import warnings
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from aimfor import checks
+from aimfor.aim_parser import aim as parse_aim
+from aimfor.aims import Aim, Rates
+from aimfor.batches import known_priors, training_batch
+from aimfor.bounds import Sums, attach_gradient, sums_and_gradient
+from aimfor.distributed import sum_over_ranks, world_size
+from aimfor.log_odds import log_odds
+from aimfor.state import MAX_MULTIPLIER, Census, State
+from aimfor.surrogates import SURROGATES, Surrogate
+
+# How many training batches pass between two looks for a constraint that cannot be met.
+LOOK_EVERY = 100
+
+
+class InfeasibleConstraintWarning(UserWarning):
+    """The surrogate constraint of a label looks impossible to meet: its multiplier is at its limit."""
+
+
+class Diagnostics(NamedTuple):
+    """How training for the aim goes: running numbers of recent batches, each `[K, L]` (priors `[L]`).
+
+    Attributes:
+        targets: precision, recall or rate asked for at the anchor; nan for F_beta.
+        thresholds: learned threshold; positive means score >= threshold.
+        multipliers: learned weight of the constraint; at its limit where `feasible` is False.
+        surrogate_recall, surrogate_precision, surrogate_fpr: as the loss sees them; bounds on the exact ones
+            (recall and precision from below, fpr from above) with every surrogate but sigmoid.
+        recall, precision, fpr: exact, at the learned thresholds.
+        violation: of the constraint that drives the multipliers, in units of its bound; at or below 0 where it holds.
+        feasible: False where the constraint stays broken with its multiplier at its limit.
+        priors: share of positives.
+    """
+
+    targets: Tensor
+    thresholds: Tensor
+    multipliers: Tensor
+    surrogate_recall: Tensor
+    surrogate_precision: Tensor
+    surrogate_fpr: Tensor
+    recall: Tensor
+    precision: Tensor
+    fpr: Tensor
+    violation: Tensor
+    feasible: Tensor
+    priors: Tensor
+
+
+class Loss(nn.Module):
+    """Trains any model for an aim: `loss(model(x), y).backward()`, with any optimiser, in any loop.
+
+    Like BatchNorm it owns its state (thresholds, multipliers, priors) as buffers, learns it in every forward pass in
+    training mode, also when the scores need no gradient, and leaves it alone in `eval()` and under `no_grad`. With
+    gradient accumulation it learns at every micro-batch. In one pass the sums at the current state give the value, the
+    gradient of the scores and the step of the state; the paper updates the multipliers with the scores after the model's
+    step, here they see them at the next batch.
+
+    The value is a Lagrangian and says nothing about progress; `diagnostics()` does. A label takes part once both of its
+    classes have been seen in training; until then it adds 0. The value is the mean over all labels.
+
+    Args:
+        aim: an aim record or its text, such as "recall@precision>=0.9".
+        num_labels: L.
+        surrogate: "hinge", "log", "smooth_hinge", "ramp" (bounds on the 0-1 loss) or "sigmoid" (an approximation). The
+            tight ones, ramp and sigmoid, are reached by a ladder: the first `warmup` batches of a label use the hinge.
+        constraint: "surrogate", or "exact" to drive the multipliers by the true 0-1 rates, for aims that the surrogate
+            constraint cannot meet.
+        multiclass: labels are class indices `[B]` of `num_labels` exclusive classes; the aim is trained on the softmax
+            log-odds of each class.
+        priors: share of positives, a number or one per label; counted over the training batches when None. Give them
+            when the batches are drawn with another share than the data the aim is about.
+        dual_rate: step of the multipliers.
+        threshold_rate: step of the thresholds, in standard deviations of the scores.
+        warmup: batches that a label spends on the hinge before a tight surrogate.
+
+    Example:
+        >>> loss = Loss("recall@precision>=0.9")
+        >>> scores = torch.tensor([2.0, -1.0, 0.5, -2.0], requires_grad=True)
+        >>> loss(scores, torch.tensor([1, 0, 1, 0])).backward()
+        >>> loss.thresholds.shape
+        torch.Size([1, 1])
+    """
+
+    def __init__(
+        self,
+        aim: str | Aim,
+        *,
+        num_labels: int = 1,
+        surrogate: str = "hinge",
+        constraint: str = "surrogate",
+        multiclass: bool = False,
+        priors: float | list[float] | tuple[float, ...] | Tensor | None = None,
+        dual_rate: float = 0.03,
+        threshold_rate: float = 0.03,
+        warmup: int = 500,
+    ):
+        super().__init__()
+        self.aim = parse_aim(aim)
+        checks.whole_number("num_labels", num_labels, at_least=2 if multiclass else 1)
+        for count in self.aim.label_counts():
+            checks.rule(count == num_labels, "aim", f"must have one target per label ({num_labels} labels)", count)
+        checks.choice("surrogate", surrogate, tuple(SURROGATES))
+        checks.choice("constraint", constraint, ("surrogate", "exact"))
+        checks.whole_number("warmup", warmup, at_least=1)
+        self.num_labels = num_labels
+        self.surrogate: Surrogate = SURROGATES[surrogate]
+        self.constraint = constraint
+        self.multiclass = multiclass
+        self.dual_rate = checks.positive_number("dual_rate", dual_rate)
+        self.threshold_rate = checks.positive_number("threshold_rate", threshold_rate)
+        self.warmup = warmup
+        self.state = State(self.aim.anchor_count, num_labels, known_priors(priors, num_labels))
+        self._batches = 0
+        self._warned = False
+
+    @property
+    def thresholds(self) -> Tensor:
+        """`[K, L]` learned thresholds; positive means score >= threshold."""
+        return self.state.thresholds
+
+    @property
+    def multipliers(self) -> Tensor:
+        """`[K, L]` learned multipliers."""
+        return self.state.multipliers
+
+    @property
+    def priors(self) -> Tensor:
+        """`[L]` share of positives, counted or given; 0.5 for a counted label until both of its classes were seen."""
+        return self.state.priors
+
+    # The pass decides on values (checks, rungs of the ladder), which a compiled graph cannot: it runs between the graphs.
+    @torch.compiler.disable
+    def forward(
+        self, scores: Tensor, labels: Tensor, *, weights: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        """The Lagrangian of the aim on this batch.
+
+        Args:
+            scores: `[B]` or `[B, L]`, raw scores; nothing is passed through a sigmoid.
+            labels: 0/1 of the same shape, any dtype; with `multiclass` class indices `[B]`.
+            weights: `[B]` or like scores, at least 0; only their proportions matter.
+            mask: `[B]` or like scores, False where the label is unknown; what stands there is not looked at.
+
+        Returns:
+            A scalar.
+        """
+        learning = self.training and torch.is_grad_enabled()
+        try:
+            batch = training_batch(scores, labels, weights, mask, self.num_labels, self.multiclass)
+        except (TypeError, ValueError):
+            if learning:  # the other ranks wait for this one's census
+                sum_over_ranks(self._census_to_send(failed=True))
+            raise
+        ranked = log_odds(batch.scores) if self.multiclass else batch.scores
+        with torch.no_grad():
+            value, gradient = self._pass(ranked.detach(), batch.positive_weights, batch.negative_weights, learning)
+        return attach_gradient(value, ranked, gradient)
+
+    def diagnostics(self) -> Diagnostics:
+        """Running numbers of the recent training batches; see `Diagnostics`."""
+        state = self.state
+        anchors = self.aim.anchors(state.priors, state.surrogate_rates)
+        violation = anchors.violation(self._driving(state.surrogate_rates, state.exact_rates, state.steps))
+        measured = []
+        for u, v in (state.surrogate_rates, state.exact_rates):
+            recall = (1 - u).clamp(0, 1)
+            false_per_positive = v * (1 - state.priors) / state.priors
+            precision = recall / (recall + false_per_positive).clamp(min=torch.finfo(v.dtype).tiny)
+            measured += [recall, precision, v.clone()]
+        feasible = ~((state.multipliers >= MAX_MULTIPLIER) & (violation > 0))
+        if anchors.multiplier is not None:
+            feasible = torch.ones_like(feasible)
+        return Diagnostics(
+            anchors.target,
+            state.thresholds.clone(),
+            state.multipliers.clone(),
+            *measured,
+            violation,
+            feasible,
+            state.priors.clone(),
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"{str(self.aim)!r}, num_labels={self.num_labels}, surrogate={self.surrogate.name!r}, "
+            f"constraint={self.constraint!r}, multiclass={self.multiclass}"
+        )
+
+    def _pass(self, scores: Tensor, positive_weights: Tensor, negative_weights: Tensor, learning: bool):
+        state = self.state
+        reduce = sum_over_ranks if learning else lambda tensor: tensor
+        weights = positive_weights + negative_weights
+        sent = self._census_to_send(weights, positive_weights, scores)
+        census = self._received_census(reduce(sent))
+        if learning:
+            state.observe_(census)
+
+        active = state.taking_part & (census.weight > 0)
+        priors = torch.where(active, state.priors, 0.5)
+        weight = torch.where(active, census.weight, 1.0)
+        u_unit, v_unit = active / (priors * weight), active / ((1 - priors) * weight)
+        anchors = self.aim.anchors(priors, state.surrogate_rates)
+        multipliers = state.multipliers if anchors.multiplier is None else anchors.multiplier
+        u_cost = anchors.width * (anchors.objective_u + multipliers * anchors.constraint_u)
+        v_cost = anchors.width * (anchors.objective_v + multipliers * anchors.constraint_v)
+        costs = u_cost * u_unit, v_cost * v_unit
+        sums, gradient = self._climb(scores, positive_weights, negative_weights, *(cost.to(scores) for cost in costs))
+        deviations = (weights * (scores - census.mean_score.to(scores)).square()).sum(0)
+
+        packed = torch.cat([torch.cat(sums), deviations.unsqueeze(0)])
+        *flat_sums, deviations = reduce(packed.to(torch.promote_types(packed.dtype, torch.float32)))
+        sums = Sums(*torch.stack(flat_sums).unflatten(0, (6, -1)))
+        surrogate = Rates(sums.positive_loss * u_unit, sums.negative_loss * v_unit)
+        exact = Rates(sums.false_negatives * u_unit, sums.false_positives * v_unit)
+        lagrangian = anchors.objective(surrogate) + multipliers * anchors.violation(surrogate)
+        value = (active * anchors.width * lagrangian).sum() / self.num_labels
+        gradient = gradient / self.num_labels
+
+        if learning:
+            # Data-parallel training averages the gradients over ranks, and each rank holds only its rows of the sum.
+            gradient = gradient * world_size()
+            slope = costs[1] * sums.negative_slope - costs[0] * sums.positive_slope
+            driving = self._driving(surrogate, exact, state.steps)
+            step = [Rates(*(rate.float() for rate in rates)) for rates in (surrogate, exact, driving)]
+            state.learn_(
+                active, anchors, *step, slope.float(), (deviations / weight).float(), self.dual_rate, self.threshold_rate
+            )
+            self._look_for_infeasible()
+        return value, gradient
+
+    def _climb(self, scores: Tensor, *others: Tensor) -> tuple[Sums, Tensor]:
+        """The pass on the rung of the ladder that each label has reached."""
+        positive_weights, negative_weights, positive_cost, negative_cost = others
+        thresholds = self.state.thresholds.to(scores)
+
+        def on(surrogate: Surrogate) -> tuple[Sums, Tensor]:
+            sharpness = None
+            if surrogate.sharpness is not None:
+                deviation = self.state.score_variance.sqrt().to(scores)
+                sharpness = surrogate.sharpness / deviation.clamp(min=torch.finfo(scores.dtype).tiny)
+            return sums_and_gradient(
+                scores, positive_weights, negative_weights, thresholds, positive_cost, negative_cost, surrogate, sharpness
+            )
+
+        if self.surrogate.convex:
+            return on(self.surrogate)
+        warming = self._warming(self.state.steps)
+        if bool(warming.all()):
+            return on(SURROGATES["hinge"])
+        if not bool(warming.any()):
+            return on(self.surrogate)
+        (convex_sums, convex_gradient), (tight_sums, tight_gradient) = on(SURROGATES["hinge"]), on(self.surrogate)
+        sums = Sums(*(torch.where(warming, *pair) for pair in zip(convex_sums, tight_sums, strict=True)))
+        return sums, torch.where(warming, convex_gradient, tight_gradient)
+
+    def _warming(self, steps: Tensor) -> Tensor:
+        return steps < self.warmup
+
+    def _driving(self, surrogate: Rates, exact: Rates, steps: Tensor) -> Rates:
+        """The rates that drive the multipliers: on the convex rung of a ladder the exact ones, because the hinge may
+        have no feasible point where the tight surrogate, for which it only prepares, has one."""
+        if self.constraint == "exact":
+            return exact
+        if self.surrogate.convex:
+            return surrogate
+        warming = self._warming(steps)
+        return Rates(*(torch.where(warming, *pair) for pair in zip(exact, surrogate, strict=True)))
+
+    def _census_to_send(self, *batch: Tensor, failed: bool = False) -> Tensor:
+        """What is summed over ranks before the pass: `[3 L + 1]`, the last a count of ranks whose input was refused."""
+        if failed:
+            sums = self.state.priors.new_zeros(3 * self.num_labels)
+        else:
+            weights, positive_weights, scores = batch
+            sums = torch.cat([weights.sum(0), positive_weights.sum(0), (weights * scores).sum(0)]).float()
+        return torch.cat([sums, sums.new_tensor([float(failed)])])
+
+    def _received_census(self, received: Tensor) -> Census:
+        if world_size() > 1 and received[-1] > 0:
+            raise ValueError("scores, labels, weights and mask must be valid on every rank, another rank refused its own")
+        weight, positive_weight, score_sum = received[:-1].unflatten(0, (3, -1))
+        return Census(weight, positive_weight, score_sum / torch.where(weight > 0, weight, 1.0))
+
+    def _look_for_infeasible(self) -> None:
+        self._batches += 1
+        if self._warned or self._batches % LOOK_EVERY:
+            return
+        stuck = (~self.diagnostics().feasible).all(0)
+        if bool(stuck.any()):
+            self._warned = True
+            named = ", ".join(str(label) for label in stuck.nonzero().flatten()[:5].tolist())
+            warnings.warn(
+                f"the {self.surrogate.name} constraint of {str(self.aim)!r} looks infeasible for {int(stuck.sum())} of "
+                f"{self.num_labels} labels (label {named}): its multiplier is at its limit and it is still broken; try "
+                'constraint="exact", surrogate="sigmoid" or a milder target',
+                InfeasibleConstraintWarning,
+                stacklevel=4,
+            )

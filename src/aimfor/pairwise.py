@@ -1,0 +1,57 @@
+"""Weigh, the rival: the pairwise surrogate of the area under the ROC curve that the paper compares with."""
+
+import torch
+from torch import Tensor
+
+from aimfor import checks
+from aimfor.batches import training_batch
+from aimfor.bounds import attach_gradient, sums_and_gradient
+from aimfor.surrogates import SURROGATES
+
+
+def pairwise_auc_loss(
+    scores: Tensor,
+    labels: Tensor,
+    *,
+    surrogate: str = "hinge",
+    weights: Tensor | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """Mean surrogate loss of f(positive) - f(negative) over all pairs of the batch (Rakotomamonjy, 2004).
+
+    A pair asks whether the negative stays below a threshold that is the positive's score. So this is the same pass as
+    any aim's, with the scores themselves as thresholds: O(B^2 L) in time, O(B L) in memory.
+
+    Args:
+        scores: `[B]` or `[B, L]`.
+        labels: 0/1 of the same shape.
+        surrogate: "hinge", "log" or "smooth_hinge".
+        weights: `[B]` or like scores; a pair weighs the product of its weights.
+        mask: bool, `[B]` or like scores, False where the label is unknown.
+
+    Returns:
+        Mean over the labels of their means over pairs; a label without a pair adds 0.
+
+    Example:
+        >>> pairwise_auc_loss(torch.tensor([2.0, 0.0, 0.5]), torch.tensor([1, 0, 0]))
+        tensor(0.)
+    """
+    checks.choice("surrogate", surrogate, [name for name, one in SURROGATES.items() if one.convex])
+    num_labels = scores.shape[1] if isinstance(scores, Tensor) and scores.ndim == 2 else 1
+    batch = training_batch(scores, labels, weights, mask, num_labels)
+    with torch.no_grad():
+        positive_weight, negative_weight = batch.positive_weights.sum(0), batch.negative_weights.sum(0)
+        pair_weight = positive_weight * negative_weight * num_labels
+        costs = torch.where(pair_weight > 0, batch.positive_weights / pair_weight.clamp(min=1e-30), 0.0)
+        sums, gradient = sums_and_gradient(
+            batch.scores.detach(),
+            batch.positive_weights,
+            batch.negative_weights,
+            batch.scores.detach(),
+            torch.zeros_like(costs),
+            costs,
+            SURROGATES[surrogate],
+        )
+        value = (costs * sums.negative_loss).sum()
+        gradient += costs * sums.negative_slope
+    return attach_gradient(value, batch.scores, gradient)

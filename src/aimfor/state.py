@@ -1,0 +1,139 @@
+"""Weigh: what the loss learns by itself while the model trains: priors, thresholds and multipliers.
+
+Everything is a buffer, so no optimiser ever sees it; one step is one call of `learn_`, made from numbers that are already
+summed over ranks, so that every rank makes the same step.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from aimfor.aims import Anchors, Rates
+
+# Running averages are plain means over the first steps, then forget at this rate.
+FORGET = 0.01
+# The same for the typical sizes by which threshold steps and dual steps are divided.
+FORGET_SIZE = 0.001
+# A multiplier is of order 1 where the constraint can be met (it is divided by its bound). One that has come this far
+# already weighs hardly anything but the constraint, and going on would drown every other anchor.
+MAX_MULTIPLIER = 20.0
+
+
+class Census(NamedTuple):
+    """What a batch holds, per label, each `[L]`: its weight, the weight of its positives, the weighted mean score."""
+
+    weight: Tensor
+    positive_weight: Tensor
+    mean_score: Tensor
+
+
+class State(nn.Module):
+    """Priors, thresholds, multipliers and running rates of one loss; float32 whatever the model's dtype.
+
+    Args:
+        anchor_count: K.
+        num_labels: L.
+        priors: `[L]` known priors, which are then never changed; None to count them.
+    """
+
+    priors: Tensor
+    class_weight: Tensor
+    steps: Tensor
+    thresholds: Tensor
+    multipliers: Tensor
+    rates: Tensor
+    score_variance: Tensor
+    slope_square: Tensor
+    violation_square: Tensor
+
+    def __init__(self, anchor_count: int, num_labels: int, priors: Tensor | None):
+        super().__init__()
+        self.known_priors = priors is not None
+        per_label, per_anchor = (num_labels,), (anchor_count, num_labels)
+        self.register_buffer("priors", torch.full(per_label, 0.5) if priors is None else priors.clone())
+        self.register_buffer("class_weight", torch.zeros(2, num_labels))  # positives, negatives
+        self.register_buffer("steps", torch.zeros(per_label, dtype=torch.long))
+        self.register_buffer("thresholds", torch.zeros(per_anchor))
+        self.register_buffer("multipliers", torch.ones(per_anchor))
+        self.register_buffer("rates", torch.zeros(4, *per_anchor))  # surrogate u, v; exact u, v
+        self.register_buffer("score_variance", torch.zeros(per_label))
+        self.register_buffer("slope_square", torch.zeros(per_anchor))
+        self.register_buffer("violation_square", torch.zeros(per_anchor))
+
+    @property
+    def surrogate_rates(self) -> Rates:
+        """Running surrogate rates."""
+        return Rates(self.rates[0], self.rates[1])
+
+    @property
+    def exact_rates(self) -> Rates:
+        """Running 0-1 rates."""
+        return Rates(self.rates[2], self.rates[3])
+
+    @property
+    def taking_part(self) -> Tensor:
+        """`[L]`, the labels of which both classes have been seen."""
+        return (self.class_weight > 0).all(0)
+
+    def observe_(self, census: Census) -> None:
+        """Count the classes of a training batch; a label that takes part for the first time starts at its mean score."""
+        self.class_weight += torch.stack([census.positive_weight, census.weight - census.positive_weight])
+        if not self.known_priors:
+            positives, negatives = self.class_weight
+            self.priors.copy_(torch.where(self.taking_part, positives / (positives + negatives), self.priors))
+        starting = self.taking_part & (self.steps == 0)
+        self.thresholds.copy_(torch.where(starting, census.mean_score, self.thresholds))
+
+    def learn_(
+        self,
+        active: Tensor,
+        anchors: Anchors,
+        surrogate: Rates,
+        exact: Rates,
+        driving: Rates,
+        slope: Tensor,
+        variance: Tensor,
+        dual_rate: float,
+        threshold_rate: float,
+    ) -> None:
+        """One step of multipliers and thresholds.
+
+        Args:
+            active: `[L]`, labels to update; the others keep their state.
+            anchors: the table of the aim.
+            surrogate: surrogate rates of the batch.
+            exact: 0-1 rates of the batch.
+            driving: those of the two that drive the multipliers.
+            slope: `[K, L]`, derivative of the Lagrangian in the thresholds.
+            variance: `[L]`, variance of the scores of the batch.
+            dual_rate: step of a multiplier when its constraint is broken by its own bound.
+            threshold_rate: step of a threshold in standard deviations of the scores.
+        """
+        self.steps += active
+        first_mean = 1 / self.steps.clamp(min=1)
+        forget = active * first_mean.clamp(min=FORGET)
+        forget_size = active * first_mean.clamp(min=FORGET_SIZE)
+        self.rates.lerp_(torch.stack([*surrogate, *exact]), forget)
+        self.score_variance.lerp_(variance, forget)
+
+        violation = anchors.violation(driving)
+        self.violation_square.lerp_(violation.square(), forget_size)
+        if anchors.multiplier is None:
+            # Divided by its typical size where that is above 1: far from the solution, or in batches that hold few
+            # examples of the constrained class, one batch must not throw the multiplier. Below 1 it is left alone, so
+            # that steps vanish as the constraint is met. A factor that forgets slowly leaves the mean of zero at zero.
+            step = violation / self.violation_square.sqrt().clamp(min=1)
+            stepped = (self.multipliers + dual_rate * step).clamp(0, MAX_MULTIPLIER)
+        else:
+            stepped = anchors.multiplier
+        self.multipliers.copy_(torch.where(active, stepped, self.multipliers))
+
+        self.slope_square.lerp_(slope.square(), forget_size)
+        tiny = torch.finfo(slope.dtype).tiny
+        normalised = slope / self.slope_square.sqrt().clamp(min=tiny)
+        self.thresholds -= active * threshold_rate * self.score_variance.sqrt() * normalised
+
+    def _apply(self, fn, recurse=True):
+        # Moves with the model, but stays float32: counts and small steps do not survive half precision.
+        return super()._apply(lambda tensor: tensor.to(device=fn(tensor).device), recurse)

@@ -1,0 +1,131 @@
+"""Relax: from a margin to an elementwise loss, scaled to bound the 0-1 loss.
+
+The margin is y (f(x) - b): positive when the example is on its right side of the threshold. A surrogate is a record of
+its loss, its slope and what may be said of it. The tight ones (ramp, sigmoid) measure the margin in standard deviations
+of the scores, so that their sharpness follows the model as its scores grow.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def hinge(margin: Tensor) -> Tensor:
+    """Hinge bound on the 0-1 loss: max(0, 1 - margin).
+
+    Args:
+        margin: y (f(x) - b), positive when the example is on its right side.
+
+    Returns:
+        One value per element, never below the 0-1 loss.
+
+    Example:
+        >>> hinge(torch.tensor([-1.0, 0.0, 2.0]))
+        tensor([2., 1., 0.])
+    """
+    return (1 - margin).clamp(min=0)
+
+
+def hinge_slope(margin: Tensor) -> Tensor:
+    """Derivative of the hinge; 0 at the kink, where any value in [-1, 0] is a subgradient."""
+    return -(margin < 1).to(margin.dtype)
+
+
+def log(margin: Tensor) -> Tensor:
+    """Logistic loss in bits, log2(1 + exp(-margin)): without the division by log 2 it would bound nothing.
+
+    Example:
+        >>> log(torch.tensor([0.0]))
+        tensor([1.])
+    """
+    return F.softplus(-margin) / math.log(2)
+
+
+def log_slope(margin: Tensor) -> Tensor:
+    """Derivative of `log`."""
+    return -torch.sigmoid(-margin) / math.log(2)
+
+
+def smooth_hinge(margin: Tensor) -> Tensor:
+    """Rennie's smooth hinge, doubled because his is 1/2 at margin 0: (1 - margin)^2 between 0 and 1, linear below.
+
+    Example:
+        >>> smooth_hinge(torch.tensor([-1.0, 0.0, 0.5, 2.0]))
+        tensor([3.0000, 1.0000, 0.2500, 0.0000])
+    """
+    inside = margin.clamp(0, 1)
+    return (1 - inside).square() - 2 * margin.clamp(max=0)
+
+
+def smooth_hinge_slope(margin: Tensor) -> Tensor:
+    """Derivative of `smooth_hinge`."""
+    return -2 * (1 - margin.clamp(0, 1))
+
+
+def ramp(margin: Tensor) -> Tensor:
+    """Hinge cut off at 1: no example counts for more than one error.
+
+    Example:
+        >>> ramp(torch.tensor([-1.0, 0.25, 2.0]))
+        tensor([1.0000, 0.7500, 0.0000])
+    """
+    return (1 - margin).clamp(0, 1)
+
+
+def ramp_slope(margin: Tensor) -> Tensor:
+    """Derivative of `ramp`, 0 at its kinks."""
+    return -((margin > 0) & (margin < 1)).to(margin.dtype)
+
+
+def sigmoid(margin: Tensor) -> Tensor:
+    """sigmoid(-margin): close to the 0-1 loss on both sides of it, a bound on neither.
+
+    Example:
+        >>> sigmoid(torch.tensor([0.0]))
+        tensor([0.5000])
+    """
+    return torch.sigmoid(-margin)
+
+
+def sigmoid_slope(margin: Tensor) -> Tensor:
+    """Derivative of `sigmoid`."""
+    value = torch.sigmoid(-margin)
+    return -value * (1 - value)
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """A stand-in for the 0-1 loss.
+
+    Attributes:
+        name: how `Loss(surrogate=...)` calls it.
+        loss: margin -> loss, elementwise.
+        slope: margin -> derivative of the loss, never positive.
+        bounds: whether the loss is never below the 0-1 loss.
+        convex: whether training may start with it from anywhere.
+        sharpness: for tight surrogates, how many units of margin one standard deviation of the scores is;
+            None for convex ones, whose margin is the score itself.
+    """
+
+    name: str
+    loss: Callable[[Tensor], Tensor]
+    slope: Callable[[Tensor], Tensor]
+    bounds: bool
+    convex: bool
+    sharpness: float | None = None
+
+
+SURROGATES = {
+    surrogate.name: surrogate
+    for surrogate in (
+        Surrogate("hinge", hinge, hinge_slope, bounds=True, convex=True),
+        Surrogate("log", log, log_slope, bounds=True, convex=True),
+        Surrogate("smooth_hinge", smooth_hinge, smooth_hinge_slope, bounds=True, convex=True),
+        Surrogate("ramp", ramp, ramp_slope, bounds=True, convex=False, sharpness=1.0),
+        Surrogate("sigmoid", sigmoid, sigmoid_slope, bounds=False, convex=False, sharpness=3.0),
+    )
+}
