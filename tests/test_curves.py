@@ -1,5 +1,8 @@
 """The sorting routine: every distinct score is a threshold, and the counts there are what a plain count gives."""
 
+from fractions import Fraction
+from itertools import accumulate
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -71,7 +74,22 @@ def test_rates_equal_scikit_learn():
 
 def test_rates_end_at_exactly_one():
     curve = cumulate(np.arange(1000) % 3 == 0, np.arange(1000) / 3, np.full(1000, 0.1))
-    assert curve.recall[-1] == 1 and curve.fpr[-1] == 1
+    assert (curve.recall[-1], curve.fpr[-1]) == (1, 1)
+
+
+def test_a_million_rounded_weights_do_not_drift():
+    size = 1_000_000
+    curve = cumulate(np.arange(size) % 10 == 0, np.zeros(size), np.full(size, 0.1))
+    np.testing.assert_allclose([curve.num_positives, curve.num_negatives], [10_000, 90_000], rtol=1e-15)
+
+
+def test_weights_of_all_sizes_are_cumulated_exactly():
+    rng = np.random.default_rng(0)
+    weights = rng.random(1000) * 10.0 ** rng.integers(-8, 9, 1000)
+    curve = cumulate(np.ones(1000, dtype=bool), -np.arange(1000.0), weights)
+    exact = [float(total) for total in accumulate(map(Fraction, weights.tolist()))]
+    np.testing.assert_allclose(curve.tp, exact, rtol=3e-16)
+    assert (curve.gained_tp >= 0).all()
 
 
 @pytest.mark.parametrize("scores", [[1e308, -1e308], [5e-324, 0.0], [1.0, np.nextafter(1.0, 0.0)]])

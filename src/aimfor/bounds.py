@@ -1,7 +1,8 @@
 """Count: from scores and thresholds to the sums per anchor and label that every aim is made of.
 
-One pass gives the loss sums, the threshold derivatives, the exact error counts and the gradient of the scores. The
-anchors are visited one after the other, so the largest tensor is `[B, L]`; a `[B, L, K]` one never exists.
+One pass gives the loss sums, the threshold derivatives, the exact error counts and the gradient of the scores. Anchors
+are visited in blocks: one at a time for a large batch, so that a `[B, L, K]` tensor never exists, and as many as fit a
+fixed budget for a small one, where calling an operation costs more than carrying it out.
 """
 
 from typing import NamedTuple
@@ -11,6 +12,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from aimfor.surrogates import Surrogate
+
+# Entries of the largest temporary that a block of several anchors may need.
+BLOCK_ENTRIES = 2**16
 
 
 class Sums(NamedTuple):
@@ -58,31 +62,33 @@ def sums_and_gradient(
     Returns:
         The sums, and `[B, L]` the gradient of sum(positive_cost * positive_loss + negative_cost * negative_loss).
     """
+    signs = torch.where(negative_weights > 0, -1.0, 1.0).to(scores)
     gradient = torch.zeros_like(scores)
-    rows = []
-    for threshold, cost_of_positives, cost_of_negatives in zip(thresholds, positive_cost, negative_cost, strict=True):
-        distance = scores - threshold
-        above = distance >= 0
-        margin = distance if sharpness is None else distance * sharpness
-        positive_loss, negative_loss = surrogate.loss(margin), surrogate.loss(-margin)
-        positive_slope, negative_slope = surrogate.slope(margin), surrogate.slope(-margin)
+    blocks = []
+    per_block = max(1, BLOCK_ENTRIES // scores.numel())
+    for first in range(0, len(thresholds), per_block):
+        block = slice(first, first + per_block)
+        margin = signs * (scores - thresholds[block].unsqueeze(1))  # [anchors of the block, B, L]
+        # A score equal to the threshold is predicted positive: right for a positive, wrong for a negative.
+        wrong_positive, wrong_negative = margin < 0, margin <= 0
         if sharpness is not None:
-            positive_slope, negative_slope = positive_slope * sharpness, negative_slope * sharpness
-        positive_slope, negative_slope = positive_slope * positive_weights, negative_slope * negative_weights
-        gradient += cost_of_positives * positive_slope - cost_of_negatives * negative_slope
-        rows.append(
-            torch.stack(
-                [
-                    (positive_loss * positive_weights).sum(0),
-                    (negative_loss * negative_weights).sum(0),
-                    positive_slope.sum(0),
-                    negative_slope.sum(0),
-                    (positive_weights * ~above).sum(0),
-                    (negative_weights * above).sum(0),
-                ]
-            )
+            margin = margin * sharpness
+        loss, slope = surrogate.loss(margin), surrogate.slope(margin)
+        if sharpness is not None:
+            slope = slope * sharpness
+        positive_slope, negative_slope = slope * positive_weights, slope * negative_weights
+        costs = positive_cost[block].unsqueeze(1), negative_cost[block].unsqueeze(1)
+        gradient += (costs[0] * positive_slope - costs[1] * negative_slope).sum(0)
+        terms = (
+            loss * positive_weights,
+            loss * negative_weights,
+            positive_slope,
+            negative_slope,
+            wrong_positive * positive_weights,
+            wrong_negative * negative_weights,
         )
-    return Sums(*torch.stack(rows, dim=1)), gradient
+        blocks.append([term.sum(1) for term in terms])
+    return Sums(*(torch.cat(parts) for parts in zip(*blocks, strict=True))), gradient
 
 
 def attach_gradient(value: Tensor, scores: Tensor, gradient: Tensor) -> Tensor:

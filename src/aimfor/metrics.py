@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -45,10 +45,11 @@ __all__ = [
 
 Values = ArrayLike | torch.Tensor
 Target = float | Sequence[float] | NDArray[np.floating] | torch.Tensor
-Measured = float | NDArray[np.float64]
+# A float for shape [n], an array for shape [n, num_labels]; only the caller knows which, so a union would not help.
+Measured = Any
 
-# Cumulated weights carry rounding errors: ten weights of 0.1 give 0.9999999999999999, and a precision of 9 in 10 would
-# then miss the target 0.9. Rates that differ by less than this part of themselves count as equal.
+# Cumulated weights are rounded: of twelve rows of weight 0.1, nine have the share 0.7499999999999999, which would miss
+# the target 0.75. Rates that differ by less than this part of themselves count as equal.
 ROUNDING = 1e-12
 
 
@@ -287,9 +288,10 @@ def f_beta(y_true: Values, y_score: Values, beta: Target = 1.0, *, sample_weight
 
     def best(curve: Curve, beta: float) -> AtThreshold:
         _need_positives(curve, "f_beta")
-        # (1 + beta^2) tp / (tp + fp + beta^2 |Y+|), divided through by 1 + beta^2 so that a huge beta gives recall.
+        # (1 + beta^2) tp / (tp + fp + beta^2 |Y+|), divided through by 1 + beta^2, so that nothing overflows and a huge
+        # beta gives recall. The denominator is written as |Y+| plus a part, so that a perfect F is exactly 1.
         share = 1 / (1 + beta * beta)
-        value = curve.tp / (share * (curve.tp + curve.fp) + (1 - share) * curve.num_positives)
+        value = curve.tp / (curve.num_positives + share * (curve.tp + curve.fp - curve.num_positives))
         return _highest(value, curve.tp > 0, curve, among_ties="highest threshold")
 
     data = checks.metric_arrays(y_true, y_score, sample_weight)

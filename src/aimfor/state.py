@@ -124,7 +124,7 @@ class State(nn.Module):
             # examples of the constrained class, one batch must not throw the multiplier. Below 1 it is left alone, so
             # that steps vanish as the constraint is met. A factor that forgets slowly leaves the mean of zero at zero.
             step = violation / self.violation_square.sqrt().clamp(min=1)
-            stepped = (self.multipliers + dual_rate * step).clamp(0, MAX_MULTIPLIER)
+            stepped = (self.multipliers + dual_rate * step).clamp(min=0).clamp(max=MAX_MULTIPLIER)
         else:
             stepped = anchors.multiplier
         self.multipliers.copy_(torch.where(active, stepped, self.multipliers))
