@@ -6,8 +6,8 @@ For one label, with threshold b and a surrogate at or above the 0-1 loss,
 
 An aim is a list of anchors. Each anchor is a small problem, "minimise a linear function of u and v while another one
 stays at or below its bound"; the widths of the anchors add up to 1. kappa = (1 - prior) / prior turns v into false
-positives per positive. Constraints are divided by their bound, so that every one reads "... <= 1" and its multiplier is
-of order 1 whether the target is precision 0.5 or a false-positive rate of 0.0001.
+positives per positive. Constraints are divided through so that their room is at most 1: then multipliers are of order 1
+whether the target is precision 0.5 or a false-positive rate of 0.0001.
 """
 
 from abc import ABC, abstractmethod
@@ -23,20 +23,34 @@ from aimfor.aim_texts import Target, show_options, show_range, show_target
 
 
 class Rates(NamedTuple):
-    """Error rates per anchor and label, each `[K, L]`: u = 1 - recall and v = false-positive rate, or bounds on them."""
+    """Error rates, or bounds on them, per anchor and label, `[K, L]`.
+
+    Attributes:
+        u: weight of positives missed (or their loss), over the weight of positives to be expected; 1 - recall.
+        v: weight of negatives passed (or their loss), over the weight of negatives to be expected; false-positive rate.
+        p: `[L]`, weight of positives that came, over the weight to be expected: 1 in the mean, not in every batch.
+    """
 
     u: Tensor
     v: Tensor
+    p: Tensor
+
+    @property
+    def recall(self) -> Tensor:
+        """Weight of positives found over the weight to be expected: from what was found, not from 1 - u, which in a
+        batch with few positives would be recall that nobody had."""
+        return self.p - self.u
 
 
 class Anchors(NamedTuple):
-    """The table of an aim, each entry `[K, L]`: minimise objective_* . (u, v) subject to constraint_* . (u, v) <= bound.
+    """The table of an aim, each entry `[K, L]`: minimise the objective while load <= room.
 
     Attributes:
         target: the precision, recall or rate asked for at the anchor (nan where there is none).
         width: share of the anchor in the aim.
-        objective_u, objective_v: coefficients of the objective.
-        constraint_u, constraint_v, bound: coefficients of the constraint.
+        objective_u, objective_v: objective = objective_u u + objective_v v.
+        load_u, load_v: load = load_u u + load_v v.
+        room, room_recall: room = room + room_recall recall.
         multiplier: the multiplier where the aim has a rule for it; None where it is learned by ascent.
     """
 
@@ -44,18 +58,34 @@ class Anchors(NamedTuple):
     width: Tensor
     objective_u: Tensor
     objective_v: Tensor
-    constraint_u: Tensor
-    constraint_v: Tensor
-    bound: Tensor
+    load_u: Tensor
+    load_v: Tensor
+    room: Tensor
+    room_recall: Tensor
     multiplier: Tensor | None = None
-
-    def violation(self, rates: Rates) -> Tensor:
-        """By how much the constraint is broken at these rates; negative where there is room."""
-        return self.constraint_u * rates.u + self.constraint_v * rates.v - self.bound
 
     def objective(self, rates: Rates) -> Tensor:
         """The objective at these rates."""
         return self.objective_u * rates.u + self.objective_v * rates.v
+
+    def violation(self, rates: Rates) -> Tensor:
+        """By how much the constraint is broken at these rates; negative where there is room."""
+        return self._load(rates) - self._room(rates)
+
+    def size(self, rates: Rates) -> Tensor:
+        """The larger of load and room at these rates: what a violation is small or large against."""
+        return torch.maximum(self._load(rates), self._room(rates).abs())
+
+    def costs(self, multipliers: Tensor) -> tuple[Tensor, Tensor]:
+        """Coefficients of u and v in the Lagrangian."""
+        u_cost = self.objective_u + multipliers * (self.load_u + self.room_recall)
+        return self.width * u_cost, self.width * (self.objective_v + multipliers * self.load_v)
+
+    def _load(self, rates: Rates) -> Tensor:
+        return self.load_u * rates.u + self.load_v * rates.v
+
+    def _room(self, rates: Rates) -> Tensor:
+        return self.room + self.room_recall * rates.recall
 
 
 class Aim(ABC):
@@ -98,22 +128,22 @@ def as_row(value: Target, like: Tensor) -> Tensor:
 
 
 def recall_at_precision_table(precision: Tensor, width: Tensor, priors: Tensor) -> Anchors:
-    """min u subject to kappa a / (1 - a) v + u <= 1: the paper's recall at precision, eq. (minp@r), divided by 1 - a."""
+    """min u subject to kappa a / (1 - a) v <= recall: the paper's recall at precision, eq. (minp@r), divided by 1 - a."""
     one, zero = torch.ones_like(precision), torch.zeros_like(precision)
     kappa = (1 - priors) / priors
-    return Anchors(precision, width, one, zero, one, kappa * precision / (1 - precision), one)
+    return Anchors(precision, width, one, zero, zero, kappa * precision / (1 - precision), zero, one)
 
 
 def v_at_recall_table(recall: Tensor, width: Tensor, priors: Tensor) -> Anchors:
     """min v subject to u / (1 - r) <= 1: precision at recall, and false-positive rate at recall, have one minimiser."""
     one, zero = torch.ones_like(recall), torch.zeros_like(recall)
-    return Anchors(recall, width, zero, one, 1 / (1 - recall), zero, one)
+    return Anchors(recall, width, zero, one, 1 / (1 - recall), zero, one, zero)
 
 
 def u_at_fpr_table(fpr: Tensor, width: Tensor, priors: Tensor) -> Anchors:
     """min u subject to v / q <= 1: true-positive rate at a false-positive rate."""
     one, zero = torch.ones_like(fpr), torch.zeros_like(fpr)
-    return Anchors(fpr, width, one, zero, zero, 1 / fpr, one)
+    return Anchors(fpr, width, one, zero, zero, 1 / fpr, one, zero)
 
 
 def cells(low: Tensor, high: Tensor, count: int, spacing: str) -> tuple[Tensor, Tensor]:
@@ -396,12 +426,12 @@ class FBeta(Aim):
     def anchors(self, priors: Tensor, rates: Rates) -> Anchors:
         beta2 = as_row(self.beta, priors).square().unsqueeze(0)
         kappa = ((1 - priors) / priors).unsqueeze(0)
-        psi = (1 - rates.u).clamp(min=self.floor)
+        psi = rates.recall.clamp(min=self.floor)
         cost = beta2 + kappa * rates.v
         width = (1 + beta2) * (psi / (cost + psi)).square()
         one, zero = torch.ones_like(psi), torch.zeros_like(psi)
         nothing = torch.full_like(psi, torch.nan)
-        return Anchors(nothing, width, zero, kappa / psi, one, zero, 1 - psi, multiplier=cost / psi.square())
+        return Anchors(nothing, width, zero, kappa / psi, one, zero, 1 - psi, zero, multiplier=cost / psi.square())
 
     def metric(self, y_true, y_score, *, sample_weight=None):
         return metrics.f_beta(y_true, y_score, self.beta, sample_weight=sample_weight).value

@@ -98,7 +98,7 @@ class Loss(nn.Module):
         multiclass: bool = False,
         priors: float | list[float] | tuple[float, ...] | Tensor | None = None,
         dual_rate: float = 0.03,
-        threshold_rate: float = 0.03,
+        threshold_rate: float = 0.1,
         warmup: int = 500,
     ):
         super().__init__()
@@ -169,11 +169,11 @@ class Loss(nn.Module):
         anchors = self.aim.anchors(state.priors, state.surrogate_rates)
         violation = anchors.violation(self._driving(state.surrogate_rates, state.exact_rates, state.steps))
         measured = []
-        for u, v in (state.surrogate_rates, state.exact_rates):
-            recall = (1 - u).clamp(0, 1)
-            false_per_positive = v * (1 - state.priors) / state.priors
-            precision = recall / (recall + false_per_positive).clamp(min=torch.finfo(v.dtype).tiny)
-            measured += [recall, precision, v.clone()]
+        tiny = torch.finfo(torch.float32).tiny
+        for rates in (state.surrogate_rates, state.exact_rates):
+            found = rates.recall.clamp(min=0)
+            false = rates.v * (1 - state.priors) / state.priors
+            measured += [found / rates.p.clamp(min=tiny), found / (found + false).clamp(min=tiny), rates.v.clone()]
         feasible = ~((state.multipliers >= MAX_MULTIPLIER) & (violation > 0))
         if anchors.multiplier is not None:
             feasible = torch.ones_like(feasible)
@@ -208,8 +208,7 @@ class Loss(nn.Module):
         u_unit, v_unit = active / (priors * weight), active / ((1 - priors) * weight)
         anchors = self.aim.anchors(priors, state.surrogate_rates)
         multipliers = state.multipliers if anchors.multiplier is None else anchors.multiplier
-        u_cost = anchors.width * (anchors.objective_u + multipliers * anchors.constraint_u)
-        v_cost = anchors.width * (anchors.objective_v + multipliers * anchors.constraint_v)
+        u_cost, v_cost = anchors.costs(multipliers)
         costs = u_cost * u_unit, v_cost * v_unit
         sums, gradient = self._climb(scores, positive_weights, negative_weights, *(cost.to(scores) for cost in costs))
         deviations = (weights * (scores - census.mean_score.to(scores)).square()).sum(0)
@@ -217,8 +216,9 @@ class Loss(nn.Module):
         packed = torch.cat([torch.cat(sums), deviations.unsqueeze(0)])
         *flat_sums, deviations = reduce(packed.to(torch.promote_types(packed.dtype, torch.float32)))
         sums = Sums(*torch.stack(flat_sums).unflatten(0, (6, -1)))
-        surrogate = Rates(sums.positive_loss * u_unit, sums.negative_loss * v_unit)
-        exact = Rates(sums.false_negatives * u_unit, sums.false_positives * v_unit)
+        positives = census.positive_weight * u_unit
+        surrogate = Rates(sums.positive_loss * u_unit, sums.negative_loss * v_unit, positives)
+        exact = Rates(sums.false_negatives * u_unit, sums.false_positives * v_unit, positives)
         lagrangian = anchors.objective(surrogate) + multipliers * anchors.violation(surrogate)
         value = (active * anchors.width * lagrangian).sum() / self.num_labels
         gradient = gradient / self.num_labels
@@ -271,7 +271,8 @@ class Loss(nn.Module):
         if self.surrogate.convex:
             return surrogate
         warming = self._warming(steps)
-        return Rates(*(torch.where(warming, *pair) for pair in zip(exact, surrogate, strict=True)))
+        u, v = (torch.where(warming, *pair) for pair in zip(exact[:2], surrogate[:2], strict=True))
+        return Rates(u, v, surrogate.p)
 
     def _census_to_send(self, *batch: Tensor, failed: bool = False) -> Tensor:
         """What is summed over ranks before the pass: `[3 L + 1]`, the last a count of ranks whose input was refused."""
@@ -296,10 +297,12 @@ class Loss(nn.Module):
         if bool(stuck.any()):
             self._warned = True
             named = ", ".join(str(label) for label in stuck.nonzero().flatten()[:5].tolist())
+            ways = ['constraint="exact"'] if self.constraint == "surrogate" else []
+            ways += ['surrogate="sigmoid"'] if self.surrogate.convex else []
             warnings.warn(
                 f"the {self.surrogate.name} constraint of {str(self.aim)!r} looks infeasible for {int(stuck.sum())} of "
-                f"{self.num_labels} labels (label {named}): its multiplier is at its limit and it is still broken; try "
-                'constraint="exact", surrogate="sigmoid" or a milder target',
+                f"{self.num_labels} labels (such as {named}): it stays broken with its multiplier at its limit; try "
+                f"{', '.join([*ways, 'a milder target'])}",
                 InfeasibleConstraintWarning,
-                stacklevel=4,
+                stacklevel=7,
             )

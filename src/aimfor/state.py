@@ -13,11 +13,15 @@ from aimfor.aims import Anchors, Rates
 
 # Running averages are plain means over the first steps, then forget at this rate.
 FORGET = 0.01
-# The same for the typical sizes by which threshold steps and dual steps are divided.
-FORGET_SIZE = 0.001
+# The same for the typical slope by which threshold steps are divided.
+FORGET_SLOPE = 0.001
 # A multiplier is of order 1 where the constraint can be met (it is divided by its bound). One that has come this far
 # already weighs hardly anything but the constraint, and going on would drown every other anchor.
 MAX_MULTIPLIER = 20.0
+# Load and room of a constraint below this are those of predicting nothing.
+SMALLEST_SIZE = 1e-3
+# Started low: a constraint that weighs too much at first costs more steps than one that has to be learned.
+START_MULTIPLIER = 0.1
 
 
 class Census(NamedTuple):
@@ -43,9 +47,11 @@ class State(nn.Module):
     thresholds: Tensor
     multipliers: Tensor
     rates: Tensor
+    positives: Tensor
     score_variance: Tensor
     slope_square: Tensor
     violation_square: Tensor
+    driving_rates: Tensor
 
     def __init__(self, anchor_count: int, num_labels: int, priors: Tensor | None):
         super().__init__()
@@ -55,21 +61,23 @@ class State(nn.Module):
         self.register_buffer("class_weight", torch.zeros(2, num_labels))  # positives, negatives
         self.register_buffer("steps", torch.zeros(per_label, dtype=torch.long))
         self.register_buffer("thresholds", torch.zeros(per_anchor))
-        self.register_buffer("multipliers", torch.ones(per_anchor))
+        self.register_buffer("multipliers", torch.full(per_anchor, START_MULTIPLIER))
         self.register_buffer("rates", torch.zeros(4, *per_anchor))  # surrogate u, v; exact u, v
+        self.register_buffer("positives", torch.ones(per_label))
         self.register_buffer("score_variance", torch.zeros(per_label))
         self.register_buffer("slope_square", torch.zeros(per_anchor))
         self.register_buffer("violation_square", torch.zeros(per_anchor))
+        self.register_buffer("driving_rates", torch.zeros(2, *per_anchor))
 
     @property
     def surrogate_rates(self) -> Rates:
         """Running surrogate rates."""
-        return Rates(self.rates[0], self.rates[1])
+        return Rates(self.rates[0], self.rates[1], self.positives)
 
     @property
     def exact_rates(self) -> Rates:
         """Running 0-1 rates."""
-        return Rates(self.rates[2], self.rates[3])
+        return Rates(self.rates[2], self.rates[3], self.positives)
 
     @property
     def taking_part(self) -> Tensor:
@@ -113,26 +121,36 @@ class State(nn.Module):
         self.steps += active
         first_mean = 1 / self.steps.clamp(min=1)
         forget = active * first_mean.clamp(min=FORGET)
-        forget_size = active * first_mean.clamp(min=FORGET_SIZE)
-        self.rates.lerp_(torch.stack([*surrogate, *exact]), forget)
+        forget_slope = active * first_mean.clamp(min=FORGET_SLOPE)
+        self.rates.lerp_(torch.stack([surrogate.u, surrogate.v, exact.u, exact.v]), forget)
+        self.positives.lerp_(surrogate.p, forget)
         self.score_variance.lerp_(variance, forget)
 
-        violation = anchors.violation(driving)
-        self.violation_square.lerp_(violation.square(), forget_size)
         if anchors.multiplier is None:
-            # Divided by its typical size where that is above 1: far from the solution, or in batches that hold few
-            # examples of the constrained class, one batch must not throw the multiplier. Below 1 it is left alone, so
-            # that steps vanish as the constraint is met. A factor that forgets slowly leaves the mean of zero at zero.
-            step = violation / self.violation_square.sqrt().clamp(min=1)
-            stepped = (self.multipliers + dual_rate * step).clamp(min=0).clamp(max=MAX_MULTIPLIER)
+            stepped = self.multipliers + dual_rate * self._dual_step_(anchors, driving, forget)
+            stepped = stepped.clamp(min=0).clamp(max=MAX_MULTIPLIER)
         else:
             stepped = anchors.multiplier
         self.multipliers.copy_(torch.where(active, stepped, self.multipliers))
 
-        self.slope_square.lerp_(slope.square(), forget_size)
+        self.slope_square.lerp_(slope.square(), forget_slope)
         tiny = torch.finfo(slope.dtype).tiny
         normalised = slope / self.slope_square.sqrt().clamp(min=tiny)
         self.thresholds -= active * threshold_rate * self.score_variance.sqrt() * normalised
+
+    def _dual_step_(self, anchors: Anchors, driving: Rates, forget: Tensor) -> Tensor:
+        """The violation in units in which one dual rate serves every target, batch size and stage of training."""
+        self.driving_rates.lerp_(torch.stack([driving.u, driving.v]), forget)
+        running = Rates(*self.driving_rates, self.positives)
+        # Against its running size: few predicted positives break a precision by little in absolute terms. Where there
+        # are next to none at all a precision says nothing, and the multiplier gives way until there are some.
+        size = anchors.size(running)
+        relative = torch.where(size > SMALLEST_SIZE, anchors.violation(driving) / size.clamp(min=SMALLEST_SIZE), -1.0)
+        # Against its typical magnitude where that is above 1, so that a batch which happens to hold many times its share
+        # of errors does not throw the multiplier. The divisor forgets slowly, so a mean of zero stays zero; below 1 it is
+        # left out, so that steps vanish as the constraint is met.
+        self.violation_square.lerp_(relative.square(), forget)
+        return relative / self.violation_square.sqrt().clamp(min=1)
 
     def _apply(self, fn, recurse=True):
         # Moves with the model, but stays float32: counts and small steps do not survive half precision.

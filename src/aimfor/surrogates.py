@@ -66,35 +66,50 @@ def smooth_hinge_slope(margin: Tensor) -> Tensor:
     return -2 * (1 - margin.clamp(0, 1))
 
 
+# Far on the wrong side a tight surrogate is flat, and nothing there would ever be felt again: not an example by the
+# model, not all scores by a threshold that has passed them. A hinge this weak is, and hardly moves the solution.
+LEAK = 0.01
+
+
+def leak(margin: Tensor) -> Tensor:
+    """The weak hinge under a tight surrogate."""
+    return LEAK * (-margin).clamp(min=0)
+
+
+def leak_slope(margin: Tensor) -> Tensor:
+    """Derivative of `leak`."""
+    return -LEAK * (margin < 0).to(margin.dtype)
+
+
 def ramp(margin: Tensor) -> Tensor:
-    """Hinge cut off at 1: no example counts for more than one error.
+    """Hinge that levels off below margin 0: beyond one error, an example counts for little more (see LEAK).
 
     Example:
         >>> ramp(torch.tensor([-1.0, 0.25, 2.0]))
-        tensor([1.0000, 0.7500, 0.0000])
+        tensor([1.0100, 0.7500, 0.0000])
     """
-    return (1 - margin).clamp(0, 1)
+    return (1 - margin).clamp(0, 1) + leak(margin)
 
 
 def ramp_slope(margin: Tensor) -> Tensor:
-    """Derivative of `ramp`, 0 at its kinks."""
-    return -((margin > 0) & (margin < 1)).to(margin.dtype)
+    """Derivative of `ramp`, at its kinks one of the two."""
+    return leak_slope(margin) - ((margin > 0) & (margin < 1)).to(margin.dtype)
 
 
 def sigmoid(margin: Tensor) -> Tensor:
-    """sigmoid(-margin): close to the 0-1 loss on both sides of it, a bound on neither.
+    """sigmoid(-margin): close to the 0-1 loss on both sides of it, a bound on neither (see LEAK).
 
     Example:
         >>> sigmoid(torch.tensor([0.0]))
         tensor([0.5000])
     """
-    return torch.sigmoid(-margin)
+    return torch.sigmoid(-margin) + leak(margin)
 
 
 def sigmoid_slope(margin: Tensor) -> Tensor:
-    """Derivative of `sigmoid`."""
+    """Derivative of `sigmoid`, from the right at 0."""
     value = torch.sigmoid(-margin)
-    return -value * (1 - value)
+    return leak_slope(margin) - value * (1 - value)
 
 
 @dataclass(frozen=True)
