@@ -34,8 +34,11 @@ def main() -> None:
         seed: Annotated[int, typer.Option(min=0, help="Seed of the data, the splits and the models.")] = 0,
     ) -> None:
         """Train log-loss and aimfor side by side on two small problems: a table and a picture, in under a minute."""
+        import torch
+
         from aimfor.demo import run
 
+        torch.set_num_threads(1)  # its batches are small: a second thread would cost more than it brings
         try:
             run(out, seed)
         except (ModuleNotFoundError, OSError) as error:

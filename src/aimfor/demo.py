@@ -1,15 +1,16 @@
 """Tell: the demo. Log-loss beside aimfor on two small problems, measured on rows that neither has seen.
 
-Both sides have the same linear model, batches, optimiser and number of steps; the loss is all that differs. It needs the
-extras `cli`, `report` and `sklearn`.
+Both sides have the same linear model, batches, optimiser and number of steps; the loss is all that differs. It needs
+the extras `cli`, `report` and `sklearn`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 TARGET = 0.95
+STEPS_OF_LINES = 1000
+STEPS_OF_DIGITS = 2000
 NUM_SPLITS = 10
-DECAYS = (0.0, 3e-4, 3e-3, 3e-2)
+DECAYS = (3e-4, 3e-3, 3e-2)
 TRAINING, VALIDATION, HELD_OUT = range(3)
 COLOURS = {"log-loss": "#4a4a4a", "aimfor": "#0a8f4f", "positive": "#d1495b", "negative": "#8fb3d9"}
 
@@ -42,7 +45,7 @@ class Rows(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A trained line through Figure 1, its two thresholds chosen on the training rows, and what it is worth held out."""
+    """A trained line through Figure 1, its thresholds chosen on the training rows, and what it is worth held out."""
 
     weights: NDArray[np.float32]
     accurate_threshold: float
@@ -54,7 +57,7 @@ class Line(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """Held-out labels, scores, and decisions at the threshold chosen on the validation rows, of one split of the digits."""
+    """One split of the digits: held-out labels, scores, and decisions at the threshold chosen on validation rows."""
 
     labels: NDArray[np.int64]
     scores: NDArray[np.float32]
@@ -81,19 +84,21 @@ def run(folder: Path, seed: int = 0) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     console = Console()
     held_out = figure_1(2000, 2 * seed + 1)
+    for_lines = {"log-loss": log_loss, "aimfor": Loss(f"precision@recall>={TARGET}")}
+    # On some splits the hinge's bound on precision 0.95 is out of reach, so the true rates drive the constraint.
+    num_labels = NUM_SPLITS * len(DECAYS)
+    aim = Loss(f"recall@precision>={TARGET}", num_labels=num_labels, constraint="exact")
+    for_digits = {"log-loss": log_loss, "aimfor": aim}
     lines: dict[str, Line] = {}
     rankings: dict[str, list[Ranking]] = {}
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console) as progress:
-        for name in ("log-loss", "aimfor"):
-            task = progress.add_task(f"Figure 1, {name}", total=1000)
-            loss = log_loss if name == "log-loss" else Loss(f"precision@recall>={TARGET}")
-            lines[name] = fit_line(loss, figure_1(2000, 2 * seed), held_out, seed, lambda: progress.advance(task))  # noqa: B023
-        for name in ("log-loss", "aimfor"):
-            task = progress.add_task(f"digits, {name}", total=2000)
-            num_labels = NUM_SPLITS * len(DECAYS)
-            loss = log_loss if name == "log-loss" else Loss(f"recall@precision>={TARGET}", num_labels=num_labels)
-            rankings[name] = rank_digits(loss, seed, lambda: progress.advance(task))  # noqa: B023
+        for name, loss in for_lines.items():
+            task = progress.add_task(f"Figure 1, {name}", total=STEPS_OF_LINES)
+            lines[name] = fit_line(loss, figure_1(2000, 2 * seed), held_out, seed, partial(progress.advance, task))
+        for name, loss in for_digits.items():
+            task = progress.add_task(f"digits, {name}", total=STEPS_OF_DIGITS)
+            rankings[name] = rank_digits(loss, seed, partial(progress.advance, task))
 
     console.print(_table_of_lines(lines, best_precision(held_out)))
     console.print(_table_of_digits(rankings))
@@ -106,11 +111,11 @@ def run(folder: Path, seed: int = 0) -> Path:
 def figure_1(num_rows: int, seed: int) -> Rows:
     """The paper's Figure 1 made real: points in the plane whose most accurate line is a poor one at recall 0.95.
 
-    Most positives lie above, and a small cloud of them (9 %) far below. Most negatives lie to the left, fewer to the right
-    between the two positive clouds. A line across separates the large positive cloud from nearly all negatives, so it is
-    the accurate one, and the one log-loss leans to: it gives up the small cloud. But 95 % recall needs that cloud, and
-    moving this line down to it takes in almost every negative. A steep line with all positives on its right keeps the
-    many negatives out, and pays with the fewer ones between: less accurate, and by far the most precise at that recall.
+    Most positives lie above, and a small cloud of them (9 %) far below. Most negatives lie to the left, fewer to the
+    right between the two positive clouds. A line across separates the large positive cloud from nearly all negatives,
+    so it is the accurate one, and the one log-loss leans to: it gives up the small cloud. But recall 0.95 needs that
+    cloud, and moving this line down to it takes in most negatives. A steep line with all positives on its right keeps
+    the many negatives out and lets the fewer ones in: less accurate, and by far the most precise at that recall.
 
     Args:
         num_rows: number of points; 22 % are positive.
@@ -207,7 +212,7 @@ def fit_line(loss: TrainingLoss, training: Rows, held_out: Rows, seed: int, adva
         labels,
         mask=torch.ones_like(labels, dtype=torch.bool),
         decays=torch.zeros(1),
-        steps=1000,
+        steps=STEPS_OF_LINES,
         seed=seed,
         advance=advance,
     )
@@ -246,7 +251,7 @@ def rank_digits(loss: TrainingLoss, seed: int, advance: Callable[[], object]) ->
         torch.from_numpy(labels).unsqueeze(1).expand(-1, len(columns)),
         mask=torch.from_numpy(parts == TRAINING)[:, columns],
         decays=torch.tensor(DECAYS).repeat(NUM_SPLITS),
-        steps=2000,
+        steps=STEPS_OF_DIGITS,
         seed=seed,
         advance=advance,
     )
@@ -282,8 +287,9 @@ def _table_of_lines(lines: dict[str, Line], best: float) -> Table:
 
     table = Table(
         title="Figure 1: 2,000 points in the plane, and as many held out",
-        caption="Held-out rows. Thresholds were chosen on the training rows, but for the first column, which is read off\n"
-        "the held-out curve. The best line was found by trying 2,000 directions on the held-out rows themselves.",
+        caption="All on held-out rows. The first column is read off the held-out curve; the others use a threshold "
+        "chosen on the training rows. The best line was found by trying 2,000 directions on the held-out rows.",
+        caption_justify="left",
     )
     for heading in ("line", f"precision at recall {TARGET}", "precision", "recall", "accuracy at its best"):
         table.add_column(heading, justify="left" if heading == "line" else "right")
@@ -299,9 +305,10 @@ def _table_of_digits(rankings: dict[str, list[Ranking]]) -> Table:
 
     table = Table(
         title=f'scikit-learn\'s digits: "8" against the rest, mean of {NUM_SPLITS} splits',
-        caption="Held-out rows. Weight decay (of the same four) and thresholds were chosen on the validation rows, but for\n"
-        "the first two columns, which are read off the held-out curve. In brackets: standard error over the splits,\n"
-        "which share rows, so take it as a guide.",
+        caption="All on held-out rows. The first two columns are read off the held-out curve; the others use a "
+        "threshold chosen on validation rows, where the weight decay was chosen too, from the same three for both. In "
+        "brackets: standard error over the splits, which share rows, so take it as a guide.",
+        caption_justify="left",
     )
     for heading in ("loss", f"recall at precision {TARGET}", "average precision", "precision", "recall"):
         table.add_column(heading, justify="left" if heading == "loss" else "right")
@@ -348,19 +355,19 @@ def _draw_lines(axes: Axes, held_out: Rows, lines: dict[str, Line]) -> None:
         x, y = held_out.features[held_out.labels == label].T
         axes.scatter(x, y, s=14, marker=marker, color=COLOURS[name], alpha=0.6, linewidths=0, label=name)
 
-    def draw(weights: NDArray[np.float32], threshold: float, label: str, **style: object) -> None:
+    def draw(weights: NDArray[np.float32], threshold: float, label: str, **style: Any) -> None:
         foot = weights * threshold / (weights @ weights)
-        axes.axline(tuple(foot), tuple(foot + [-weights[1], weights[0]]), label=label, **style)
+        axes.axline(tuple(foot), tuple(foot + weights[::-1] * (-1, 1)), label=label, **style)
 
     log_loss, ours = lines["log-loss"], lines["aimfor"]
-    accurate = f"log-loss, most accurate: {log_loss.accuracy:.0%} right"
+    accurate = f"log-loss, at its most accurate: {log_loss.accuracy:.0%} right"
     draw(log_loss.weights, log_loss.accurate_threshold, accurate, color=COLOURS["log-loss"], linewidth=1.2)
     for name, line in (("log-loss", log_loss), ("aimfor", ours)):
         text = f"{name}, moved to recall {TARGET}: precision {line.precision_at_recall:.2f}"
         draw(line.weights, line.threshold, text, color=COLOURS[name], linewidth=2.4, linestyle=(0, (5, 2)))
-    axes.set(xlim=(-4, 4.5), ylim=(-5.4, 5.2), xticks=[], yticks=[])
+    axes.set(xlim=(-6.6, 4.4), ylim=(-5.5, 4.3), xticks=[], yticks=[])  # the free corner on the left is the legend's
     axes.set_title("Figure 1: the most accurate line is a poor one at recall 0.95", loc="left")
-    axes.legend(loc="lower left", fontsize=8.5, framealpha=0.9)
+    axes.legend(loc="lower left", fontsize=9, frameon=False)
 
 
 def _draw_curves(axes: Axes, rankings: dict[str, list[Ranking]]) -> None:
@@ -377,7 +384,7 @@ def _draw_curves(axes: Axes, rankings: dict[str, list[Ranking]]) -> None:
         label = f"{name}: recall {reached:.2f} at precision {TARGET}"
         axes.plot(recalls.mean(0), precisions, color=COLOURS[name], linewidth=2.4, label=label)
         axes.plot(reached, TARGET, "o", color=COLOURS[name], markersize=8, clip_on=False)
-    axes.axhline(TARGET, color="#d1495b", linewidth=1, linestyle=":")
-    axes.set(xlim=(0, 1), ylim=(0.5, 1.005), xlabel="recall, held out", ylabel="precision, held out")
+    axes.axhline(TARGET, color=COLOURS["positive"], linewidth=1, linestyle=":", label=f"precision {TARGET}")
+    axes.set(xlim=(0.2, 1), ylim=(0.5, 1.005), xlabel="recall, held out", ylabel="precision, held out")
     axes.set_title(f'Digits, "8" against the rest: mean of {NUM_SPLITS} splits', loc="left")
-    axes.legend(loc="lower left", fontsize=8.5)
+    axes.legend(loc="lower left", fontsize=9, frameon=False)

@@ -1,0 +1,54 @@
+# Every command makes its own virtual environment when there is none, installs the pinned versions of constraints.txt,
+# and runs; the next run skips the install until pyproject.toml or constraints.txt changes.
+#
+#   make demo     two small problems, log-loss beside aimfor: a table, and demo/aimfor.png
+#   make test     the tests, without those marked slow
+#   make slow     the tests marked slow
+#   make lint     ruff: rules and format
+#   make types    pyright
+#   make clean    remove everything made here, the virtual environment too
+
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= 2
+
+BIN := $(VENV)/bin
+# Two workers with one thread each are faster than one worker with two: most tensors in the tests are small.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+
+.PHONY: demo test slow lint types clean
+.NOTPARALLEL: # two installs into one environment would collide
+
+demo: $(VENV)/.installed-demo
+	$(BIN)/python -m aimfor.cli demo --out demo
+
+test: $(VENV)/.installed-dev
+	$(PYTEST)
+
+slow: $(VENV)/.installed-dev
+	$(PYTEST) -m slow
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+
+types: $(VENV)/.installed-dev
+	$(BIN)/python -m pyright --pythonpath $(BIN)/python
+
+clean:
+	rm -rf $(VENV) build dist demo src/*.egg-info .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.installed-demo: pyproject.toml constraints.txt $(VENV)/.made
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[sklearn,cli,report]'
+	touch $@
+
+# It holds all that the demo needs, hence both stamps.
+$(VENV)/.installed-dev: pyproject.toml constraints.txt $(VENV)/.made
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all,dev]'
+	touch $(VENV)/.installed-demo $@
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "aimfor needs Python 3.10 or newer: make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	touch $@

@@ -1,0 +1,237 @@
+"""CIFAR-10, frozen patch features, linear head: the area under the precision-recall curve against log-loss.
+
+    python benchmarks/cifar10_linear.py            # resumes from results/cifar10_linear.csv
+    python benchmarks/cifar10_linear.py --quick    # a minute, keeps nothing
+
+Every method gets the same grid of steps, rate and decay. The setting is chosen on 10,000 of the training images, by the
+mean of macro average precision and macro recall at precision 0.9; the head is then trained on all 50,000 for each seed
+and measured once on the official test images. Softmax scores are ranked by probability (as log-odds, which rank the
+same and do not round); the ranking by raw logits is shown beside it.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import aimfor
+import data
+from common import RESULTS, Cells, HeadsLoss, Setting, print_table, spread, train_heads
+from patch_features import DEFAULT_CACHE, Features, load_features
+
+CLASSES = 10
+MIN_PRECISION = 0.9
+SEEDS = (1, 2, 3)
+VALIDATION_ROWS = 10_000
+STEPS = (3_000, 10_000, 30_000)
+# Wide enough that log-loss has its best inside; with lower rates or fewer steps it has not converged and looks worse.
+GRID = [Setting(*pair) for pair in product((1e-3, 3e-3, 1e-2, 3e-2), (0.0, 0.01, 0.03, 0.1, 0.3))]
+
+
+class Method(NamedTuple):
+    """How a head is trained (a loss for a number of heads), and by what its classes are ranked."""
+
+    make_loss: Callable[[int], HeadsLoss]
+    rank: Callable[[Tensor], Tensor]
+
+
+class Chosen(NamedTuple):
+    """The setting of a method that did best on the validation images."""
+
+    steps: int
+    setting: Setting
+
+
+def binary_cross_entropy(heads: int) -> HeadsLoss:
+    """Log-loss of each class against the rest."""
+    return lambda scores, classes: heads * F.binary_cross_entropy_with_logits(scores, one_vs_rest(scores, classes))
+
+
+def cross_entropy(heads: int) -> HeadsLoss:
+    """Softmax log-loss."""
+    return lambda scores, classes: heads * F.cross_entropy(scores.flatten(0, 1), classes.repeat_interleave(heads))
+
+
+def aucpr(heads: int, scale: float = 1.0, **options: float) -> HeadsLoss:
+    """Area under the precision-recall curve of each class against the rest; `Loss` averages over all heads' labels."""
+    loss = aimfor.Loss("aucpr", num_labels=heads * CLASSES, **options)
+    return lambda scores, classes: heads * loss(scale * scores.flatten(1), one_vs_rest(scores, classes).flatten(1))
+
+
+def aucpr_log_odds(heads: int) -> HeadsLoss:
+    """The same on softmax log-odds; with one head it is `Loss("aucpr", num_labels=10, multiclass=True)`."""
+    loss = aucpr(heads)
+    return lambda scores, classes: loss(log_odds(scores), classes)
+
+
+def log_odds(scores: Tensor) -> Tensor:
+    """Softmax log-odds along the last axis."""
+    return aimfor.log_odds(scores.reshape(-1, CLASSES)).view_as(scores)
+
+
+def as_they_are(scores: Tensor) -> Tensor:
+    """One-vs-rest scores rank by themselves."""
+    return scores
+
+
+def one_vs_rest(scores: Tensor, classes: Tensor) -> Tensor:
+    """Class indices [B] as 0/1 labels in the shape of the scores [B, G, 10]."""
+    return F.one_hot(classes, CLASSES).to(scores)[:, None].expand_as(scores)
+
+
+METHODS = {
+    "bce": Method(binary_cross_entropy, as_they_are),
+    "aucpr": Method(aucpr, as_they_are),
+    "cross-entropy": Method(cross_entropy, log_odds),
+    "aucpr log-odds": Method(aucpr_log_odds, log_odds),
+}
+
+
+def measure(scores: Tensor, classes: Tensor) -> tuple[float, float]:
+    """Macro average precision and macro recall at precision 0.9."""
+    labels = F.one_hot(classes, CLASSES)
+    precision = aimfor.metrics.average_precision(labels, scores)
+    recall = aimfor.metrics.recall_at_precision(labels, scores, MIN_PRECISION).value
+    return float(precision.mean()), float(recall.mean())
+
+
+def measure_cell(scores: Tensor, classes: Tensor, method: Method) -> dict[str, float]:
+    """The columns of a cell: ranked as the method ranks, and by raw scores."""
+    scores = scores.double()
+    ranked = method.rank(scores)
+    precision, recall = measure(ranked, classes)
+    if method.rank is log_odds:
+        by_probability = measure(scores.softmax(-1), classes)
+        assert max(abs(by_probability[0] - precision), abs(by_probability[1] - recall)) < 1e-4, by_probability
+    raw_precision, raw_recall = measure(scores, classes)
+    return {"ap": precision, "recall_at_p90": recall, "ap_raw": raw_precision, "recall_at_p90_raw": raw_recall}
+
+
+def search(name: str, features: Features, cells: Cells, grid: list[Setting], steps: int) -> None:
+    """Train all settings of the grid as heads of one model; measure them on the validation images."""
+    missing = [one for one in grid if not cells.find(stage="validation", method=name, steps=steps, **one._asdict())]
+    if not missing:
+        return
+    order = torch.randperm(len(features.train), generator=torch.Generator().manual_seed(0))
+    held_out, kept = order[:VALIDATION_ROWS], order[VALIDATION_ROWS:]
+    method, start = METHODS[name], time.perf_counter()
+    heads = train_heads(
+        features.train[kept],
+        features.train_classes[kept],
+        method.make_loss(len(missing)),
+        missing,
+        num_labels=CLASSES,
+        steps=steps,
+        seed=0,
+    )
+    seconds = time.perf_counter() - start
+    scores = heads.scores(features.train[held_out])
+    for index, setting in enumerate(missing):
+        measured = measure_cell(scores[:, index], features.train_classes[held_out], method)
+        cell = {"stage": "validation", "method": name, "steps": steps, **setting._asdict(), "seed": 0}
+        cells.add(**cell, **measured, seconds=seconds)
+
+
+def choose(name: str, cells: Cells) -> Chosen:
+    """The setting with the best mean of the two metrics on the validation images."""
+    best = max(
+        cells.find(stage="validation", method=name), key=lambda row: float(row["ap"]) + float(row["recall_at_p90"])
+    )
+    return Chosen(int(best["steps"]), Setting(float(best["rate"]), float(best["decay"])))
+
+
+def test(name: str, features: Features, cells: Cells, chosen: Chosen, seed: int) -> None:
+    """Train the chosen setting on all training images; measure it on the test images."""
+    cell = {"stage": "test", "method": name, "steps": chosen.steps, **chosen.setting._asdict(), "seed": seed}
+    if cells.find(**cell):
+        return
+    start = time.perf_counter()
+    heads = train_heads(
+        features.train,
+        features.train_classes,
+        METHODS[name].make_loss(1),
+        [chosen.setting],
+        num_labels=CLASSES,
+        steps=chosen.steps,
+        seed=seed,
+    )
+    seconds = time.perf_counter() - start
+    measured = measure_cell(heads.scores(features.test)[:, 0], features.test_classes, METHODS[name])
+    cells.add(**cell, **measured, seconds=seconds)
+
+
+def report(cells: Cells, seeds: tuple[int, ...]) -> None:
+    """The table on the test images, and the differences between the paired methods seed by seed."""
+    measured: dict[str, list[tuple[float, float]]] = {}
+    rows = []
+    for name, method in METHODS.items():
+        if not cells.find(stage="test", method=name):
+            continue
+        steps, setting = choose(name, cells)
+        found = cells.find(stage="test", method=name, steps=steps, **setting._asdict())
+        found = [row for row in found if int(row["seed"]) in seeds]
+        columns = ["", "_raw"] if method.rank is log_odds else [""]
+        for column in columns:
+            shown = name + (", by logits" if column else "")
+            measured[shown] = [(float(row["ap" + column]), float(row["recall_at_p90" + column])) for row in found]
+            values = [spread(values) for values in zip(*measured[shown], strict=True)]
+            cells_shown = [f"{value.mean:.4f} +- {value.deviation:.4f}" for value in values]
+            rows.append([shown, *cells_shown, str(steps), f"{setting.rate:g}", f"{setting.decay:g}"])
+    print_table(
+        f"test images, mean +- standard deviation over {len(seeds)} seeds",
+        ["method", "macro AP", f"macro R@P{MIN_PRECISION}", "steps", "rate", "decay"],
+        rows,
+    )
+    rows = []
+    for ours, theirs in (
+        ("aucpr", "bce"),
+        ("aucpr log-odds", "cross-entropy"),
+        ("aucpr log-odds", "cross-entropy, by logits"),
+    ):
+        if ours in measured and theirs in measured:
+            pairs = zip(measured[ours], measured[theirs], strict=True)
+            differences = zip(*((a[0] - b[0], a[1] - b[1]) for a, b in pairs), strict=True)
+            values = [spread(values) for values in differences]
+            rows.append([f"{ours} - {theirs}", *(f"{value.mean:+.4f} +- {value.error:.4f}" for value in values)])
+    print_table("differences, mean +- standard error over seeds", ["", "macro AP", f"macro R@P{MIN_PRECISION}"], rows)
+
+
+def arguments_of(description: str | None) -> argparse.ArgumentParser:
+    """The options of the CIFAR-10 benchmarks."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", help="folder of the data sets (default: AIMFOR_DATA, else ../shared/data)")
+    parser.add_argument("--cache", type=Path, default=DEFAULT_CACHE, help="folder of the cached features")
+    parser.add_argument("--quick", action="store_true", help="a short form that keeps nothing")
+    return parser
+
+
+def main() -> None:
+    parser = arguments_of(__doc__)
+    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
+    parser.add_argument("--redo", nargs="+", choices=list(METHODS), default=[], help="forget their cells first")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    features = load_features(data.data_folder(arguments.data), arguments.cache)
+    if features is None:
+        return
+    cells = Cells(None if arguments.quick else RESULTS / "cifar10_linear.csv")
+    for name in arguments.redo:
+        cells.drop(method=name)
+    grid, all_steps, seeds = (GRID[5:10], (300,), SEEDS[:2]) if arguments.quick else (GRID, STEPS, SEEDS)
+    for name in arguments.methods:
+        for steps in all_steps:
+            search(name, features, cells, grid, steps)
+        for seed in seeds:
+            test(name, features, cells, choose(name, cells), seed)
+        print(f"{name}: chosen {choose(name, cells)}", flush=True)
+    report(cells, seeds)
+
+
+if __name__ == "__main__":
+    main()

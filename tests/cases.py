@@ -1,0 +1,19 @@
+"""What every test of the loss runs over: one line per aim, and the surrogates."""
+
+AIMS = [
+    "recall@precision>=0.9",
+    "recall@precision>=0.8; band=2; num_anchors=3",
+    "precision@recall>=0.95",
+    "tpr@fpr<=0.1",
+    "fpr@tpr>=0.9",
+    "aucpr; num_anchors=4",
+    "aucpr[precision>=0.8]; num_anchors=3",
+    "aucpr[recall>=0.5]; num_anchors=3",
+    "aucroc; num_anchors=4",
+    "aucroc[0.01<=fpr<=0.1]; num_anchors=3; spacing=geometric",
+    "f1",
+    "f2",
+]
+CONVEX = ["hinge", "log", "smooth_hinge"]
+SURROGATES = [*CONVEX, "ramp", "sigmoid"]
+BOUNDING = [*CONVEX, "ramp"]

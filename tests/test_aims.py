@@ -1,0 +1,235 @@
+"""Aims: their text, their tables, their exact metrics."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from cases import AIMS
+from hypothesis import given
+from hypothesis import strategies as st
+
+import aimfor
+from aimfor import AUCPR, AUCROC, FBeta, FPRAtTPR, PrecisionAtRecall, RecallAtPrecision, TPRAtFPR, metrics
+from aimfor.aims import Rates
+
+TEXTS = {
+    "recall@precision>=0.9": RecallAtPrecision(0.9),
+    "recall@precision>=(0.9, 0.8)": RecallAtPrecision((0.9, 0.8)),
+    "recall@precision>=0.9; band=2": RecallAtPrecision(0.9, band=2),
+    "precision@recall>=0.95": PrecisionAtRecall(0.95),
+    "tpr@fpr<=0.01": TPRAtFPR(0.01),
+    "tpr@fpr<=1e-05": TPRAtFPR(1e-5),
+    "fpr@tpr>=0.9": FPRAtTPR(0.9),
+    "aucpr": AUCPR(),
+    "aucpr; num_anchors=20; spacing=geometric": AUCPR(num_anchors=20, spacing="geometric"),
+    "aucpr[precision>=0.8]": AUCPR(min_precision=0.8),
+    "aucpr[precision<=0.5]": AUCPR(max_precision=0.5),
+    "aucpr[0.6<=precision<=0.9]": AUCPR(min_precision=0.6, max_precision=0.9),
+    "aucpr[recall>=0.5]": AUCPR(min_recall=0.5),
+    "aucpr[0.2<=recall<=0.8]": AUCPR(min_recall=0.2, max_recall=0.8),
+    "aucroc": AUCROC(),
+    "aucroc[fpr<=0.1]": AUCROC(max_fpr=0.1),
+    "aucroc[0.01<=fpr<=0.1]": AUCROC(min_fpr=0.01, max_fpr=0.1),
+    "f1": FBeta(1),
+    "f2": FBeta(2),
+    "f0.5": FBeta(0.5),
+    "f(1, 2)": FBeta((1.0, 2.0)),
+}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_text_and_record(text):
+    assert aimfor.aim(text) == TEXTS[text]
+    assert str(TEXTS[text]) == text
+    assert aimfor.aim(text.upper().replace(";", " ; ")) == TEXTS[text]
+    assert aimfor.aim(TEXTS[text]) is TEXTS[text]
+    assert hash(aimfor.aim(text)) == hash(TEXTS[text])
+
+
+SHARE = st.floats(1e-6, 1 - 1e-6)
+TARGET = st.one_of(SHARE, st.tuples(SHARE, SHARE))
+ENDS = st.tuples(st.floats(0, 1), st.floats(0, 1)).filter(lambda ends: ends[0] < ends[1])
+AREA_OPTIONS = {"num_anchors": st.integers(1, 50), "spacing": st.sampled_from(["uniform", "geometric"])}
+
+
+@given(
+    record=st.one_of(
+        *(st.builds(kind, TARGET) for kind in (RecallAtPrecision, PrecisionAtRecall, TPRAtFPR, FPRAtTPR)),
+        st.builds(RecallAtPrecision, st.floats(0.7, 0.99), band=st.floats(1.01, 3), num_anchors=st.integers(1, 9)),
+        st.builds(lambda ends, **o: AUCPR(min_precision=ends[0], max_precision=ends[1], **o), ENDS, **AREA_OPTIONS),
+        st.builds(lambda ends, **o: AUCPR(min_recall=ends[0], max_recall=ends[1], **o), ENDS, **AREA_OPTIONS),
+        st.builds(lambda ends, **o: AUCROC(min_fpr=ends[0], max_fpr=ends[1], **o), ENDS, **AREA_OPTIONS),
+        st.builds(FBeta, st.floats(0.01, 100)),
+    )
+)
+def test_every_record_prints_a_text_that_parses_back(record):
+    assert aimfor.aim(str(record)) == record
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("recal@precision>=0.9", "recall@precision>=0.9"),
+        ("recall@precision=0.9", "recall@precision>=0.9"),
+        ("recall@precision>0.75", "recall@precision>=0.75"),
+        ("recall at precision 0.9", "recall@precision>=0.9"),
+        ("tpr@fpr>=0.01", "tpr@fpr<=0.01"),
+        ("auc-pr", "aucpr"),
+        ("average_precision", "aucpr"),
+        ("roc_auc", "aucroc"),
+        ("aucpr[recal>=0.5]", "aucpr[recall>=0.5]"),
+        ("aucroc[0.01<fpr<0.1]", "aucroc[0.01<=fpr<=0.1]"),
+        ("f1-score", "f1"),
+    ],
+)
+def test_a_misspelt_aim_gets_the_nearest_right_spelling(wrong, right):
+    with pytest.raises(ValueError, match="did you mean") as caught:
+        aimfor.aim(wrong)
+    assert f"got {wrong!r}; did you mean {right!r}?" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: aimfor.aim("recall@precision>=1.7"), ValueError, r"min_precision must be in \(0, 1\), got 1.7"),
+        (lambda: RecallAtPrecision(1), ValueError, r"min_precision must be in \(0, 1\), got 1"),
+        (lambda: RecallAtPrecision((0.9, 0.0)), ValueError, r"min_precision must be in \(0, 1\), got 0.0"),
+        (lambda: RecallAtPrecision(()), ValueError, "min_precision must have at least one entry"),
+        (lambda: RecallAtPrecision("0.9"), TypeError, "min_precision must be a number, got '0.9'"),
+        (lambda: RecallAtPrecision(float("nan")), ValueError, "min_precision must be in"),
+        (lambda: RecallAtPrecision(0.9, band=1), ValueError, r"band must be in \(1, inf\), got 1"),
+        (lambda: RecallAtPrecision(0.4, band=2), ValueError, r"band must keep all anchors around 0.4 in \(0, 1\), got 2"),
+        (lambda: TPRAtFPR(0.0), ValueError, r"max_fpr must be in \(0, 1\), got 0.0"),
+        (lambda: AUCPR(min_precision=0.9, max_precision=0.8), ValueError, "min_precision must be below max_precision"),
+        (lambda: aimfor.aim("aucroc[0.1<=fpr<=0.1]"), ValueError, "min_fpr must be below max_fpr, got 0.1 and 0.1"),
+        (lambda: AUCPR(min_precision=1.0), ValueError, "min_precision must be below max_precision, got 1.0 and 1.0"),
+        (lambda: AUCROC(max_fpr=1.5), ValueError, r"max_fpr must be in \[0, 1\], got 1.5"),
+        (lambda: AUCPR(min_precision=0.5, min_recall=0.5), ValueError, "a range of precision or a range of recall"),
+        (lambda: AUCPR(num_anchors=0), ValueError, "num_anchors must be at least 1, got 0"),
+        (lambda: AUCPR(num_anchors=2.5), TypeError, "num_anchors must be a whole number, got 2.5"),
+        (lambda: AUCPR(spacing="log"), ValueError, "spacing must be one of 'uniform', 'geometric', got 'log'"),
+        (lambda: FBeta(0), ValueError, r"beta must be in \(0, inf\), got 0"),
+        (lambda: aimfor.aim("aucpr; anchors=5"), ValueError, "an option of an aim must be one of band="),
+        (lambda: aimfor.aim("aucpr; band=2"), ValueError, "AUCPR has no option 'band'"),
+        (lambda: aimfor.aim("aucpr; num_anchors=many"), ValueError, "num_anchors must be a number, got 'many'"),
+        (lambda: aimfor.aim(0.9), TypeError, "aim must be a text or an aim record, got float"),
+    ],
+)
+def test_bad_aims(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def table(aim, priors):
+    priors = torch.tensor(priors, dtype=torch.float64)
+    nothing = torch.zeros(aim.anchor_count, len(priors), dtype=torch.float64)
+    return aim.anchors(priors, Rates(nothing, nothing, torch.ones(len(priors))))
+
+
+@pytest.mark.parametrize("text", AIMS)
+def test_tables_are_finite_and_widths_add_up(text):
+    aim = aimfor.aim(text)
+    anchors = table(aim, [1e-6, 0.01, 0.3, 0.999])
+    for name, part in anchors._asdict().items():
+        if part is not None and not (name == "target" and isinstance(aim, FBeta)):
+            assert part.isfinite().all(), name
+            assert part.shape == (aim.anchor_count, 4)
+    if not isinstance(aim, FBeta):
+        total = anchors.width.sum(0)
+        assert ((total - 1).abs() < 1e-9).logical_or(total == 0).all()
+
+
+@pytest.mark.parametrize("spacing", ["uniform", "geometric"])
+@given(prior=st.floats(1e-6, 0.999), low=st.floats(0, 0.9))
+def test_aucpr_anchors_lie_strictly_between_prior_and_one(spacing, prior, low):
+    targets = table(AUCPR(min_precision=low, spacing=spacing), [prior]).target[:, 0]
+    assert (targets > max(prior, low)).all()
+    assert (targets < 1).all()
+    assert (targets.diff() > 0).all()
+
+
+def test_a_range_below_the_prior_weighs_nothing():
+    anchors = table(AUCPR(max_precision=0.3), [0.1, 0.6])
+    assert anchors.width.sum(0).tolist() == pytest.approx([1, 0])
+
+
+def test_tables_of_the_paper():
+    """The rows of the design: constraint coefficients in the form load <= room."""
+    kappa = 0.8 / 0.2
+    row = table(RecallAtPrecision(0.9), [0.2])
+    u, v = 0.3, 0.02
+    rates = Rates(torch.tensor([[u]]), torch.tensor([[v]]), torch.ones(1))
+    # a kappa v + (1 - a) u <= 1 - a, divided by 1 - a
+    assert row.violation(rates).item() == pytest.approx((0.9 * kappa * v + 0.1 * u - 0.1) / 0.1)
+    assert row.objective(rates).item() == pytest.approx(u)
+    row = table(PrecisionAtRecall(0.9), [0.2])
+    assert row.violation(rates).item() == pytest.approx((u - 0.1) / 0.1)
+    assert row.objective(rates).item() == pytest.approx(v)
+    row = table(TPRAtFPR(0.01), [0.2])
+    assert row.violation(rates).item() == pytest.approx((v - 0.01) / 0.01)
+    assert row.objective(rates).item() == pytest.approx(u)
+    # The Lagrangian of the paper: (1 + lambda) L+ + lambda a / (1 - a) L- - lambda |Y+|, divided by |Y+|.
+    u_cost, v_cost = table(RecallAtPrecision(0.9), [0.2]).costs(torch.tensor(2.0))
+    assert (u_cost.item(), v_cost.item()) == pytest.approx((3.0, 2.0 * kappa * 9))
+
+
+def test_f_beta_follows_the_gradient_of_the_surrogate_f_beta():
+    prior, beta2 = 0.2, 4.0
+    u = torch.tensor([[0.3]], dtype=torch.float64, requires_grad=True)
+    v = torch.tensor([[0.1]], dtype=torch.float64, requires_grad=True)
+    kappa = (1 - prior) / prior
+    surrogate = (1 + beta2) * (1 - u) / (beta2 + 1 - u + kappa * v)
+    expected = torch.autograd.grad(-surrogate.sum(), [u, v])
+    anchors = FBeta(2).anchors(torch.tensor([prior], dtype=torch.float64), Rates(u.detach(), v.detach(), torch.ones(1)))
+    assert anchors.multiplier is not None
+    torch.testing.assert_close(anchors.costs(anchors.multiplier), expected)
+    # lambda of the paper at its fixed point
+    assert anchors.multiplier.item() == pytest.approx((beta2 + kappa * 0.1) / 0.7**2)
+
+
+def test_band_surrounds_its_target():
+    targets = table(RecallAtPrecision(0.9, band=2), [0.1]).target[:, 0]
+    assert targets[[0, 2, 4]].tolist() == pytest.approx([0.8, 0.9, 0.95])
+    targets = table(TPRAtFPR(0.01, band=2, num_anchors=3), [0.1]).target[:, 0]
+    assert targets.tolist() == pytest.approx([0.02, 0.01, 0.005])
+
+
+def test_targets_per_label():
+    anchors = table(RecallAtPrecision((0.9, 0.5), band=1.5, num_anchors=3), [0.1, 0.2])
+    assert anchors.target[1].tolist() == pytest.approx([0.9, 0.5])
+    anchors = table(AUCROC(max_fpr=(0.1, 0.2), num_anchors=1), [0.1, 0.2])
+    assert anchors.target.tolist() == [[pytest.approx(0.05), pytest.approx(0.1)]]
+    with pytest.raises(ValueError, match=r"aim must have one target per label \(3 labels\), got 2"):
+        aimfor.Loss(RecallAtPrecision((0.9, 0.5)), num_labels=3)
+
+
+def test_metrics_of_the_aims():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 200)
+    scores = labels + rng.normal(size=200)
+    weights = rng.random(200)
+    expected = {
+        "recall@precision>=0.9": metrics.recall_at_precision(labels, scores, 0.9, sample_weight=weights).value,
+        "precision@recall>=0.95": metrics.precision_at_recall(labels, scores, 0.95, sample_weight=weights).value,
+        "tpr@fpr<=0.1": metrics.tpr_at_fpr(labels, scores, 0.1, sample_weight=weights).value,
+        "fpr@tpr>=0.9": metrics.fpr_at_tpr(labels, scores, 0.9, sample_weight=weights).value,
+        "aucpr": metrics.average_precision(labels, scores, sample_weight=weights),
+        "aucpr[precision>=0.8]": metrics.mean_recall_over_precision(labels, scores, 0.8, 1, sample_weight=weights),
+        "aucpr[recall>=0.5]": metrics.mean_precision_over_recall(labels, scores, 0.5, 1, sample_weight=weights),
+        "aucroc": metrics.roc_auc(labels, scores, sample_weight=weights),
+        "aucroc[0.01<=fpr<=0.1]": metrics.mean_tpr_over_fpr(labels, scores, 0.01, 0.1, sample_weight=weights),
+        "f2": metrics.f_beta(labels, scores, 2.0, sample_weight=weights).value,
+    }
+    for text, value in expected.items():
+        assert aimfor.aim(text).metric(labels, scores, sample_weight=weights) == pytest.approx(value), text
+    assert [aimfor.aim(text).greater_is_better for text in expected] == [text != "fpr@tpr>=0.9" for text in expected]
+    per_label = RecallAtPrecision((0.9, 0.5)).metric(np.stack([labels] * 2, 1), np.stack([scores] * 2, 1))
+    assert per_label.tolist() == [RecallAtPrecision(t).metric(labels, scores) for t in (0.9, 0.5)]
+
+
+@pytest.mark.parametrize("text", AIMS)
+def test_records_are_frozen(text):
+    record = aimfor.aim(text)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(record, dataclasses.fields(record)[0].name, 0.5)
