@@ -14,7 +14,7 @@ WORKERS ?= 2
 
 BIN := $(VENV)/bin
 # Two workers with one thread each are faster than one worker with two: most tensors in the tests are small.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .PHONY: demo test slow lint types clean
 .NOTPARALLEL: # two installs into one environment would collide

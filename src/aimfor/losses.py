@@ -62,8 +62,9 @@ class Loss(nn.Module):
     gradient of the scores and the step of the state; the paper updates the multipliers with the scores after the model's
     step, here they see them at the next batch.
 
-    The value is a Lagrangian and says nothing about progress; `diagnostics()` does. A label takes part once both of its
-    classes have been seen in training; until then it adds 0. The value is the mean over all labels.
+    The value is a Lagrangian and says nothing about progress; `diagnostics()` does. Each label's is divided by the total
+    of its weights on u and v, which keeps gradients at the size of those of log-loss; the value is the mean over labels.
+    A label takes part once both of its classes have been seen in training; until then it adds 0.
 
     Args:
         aim: an aim record or its text, such as "recall@precision>=0.9".
@@ -209,7 +210,11 @@ class Loss(nn.Module):
         anchors = self.aim.anchors(priors, state.surrogate_rates)
         multipliers = state.multipliers if anchors.multiplier is None else anchors.multiplier
         u_cost, v_cost = anchors.costs(multipliers)
-        costs = u_cost * u_unit, v_cost * v_unit
+        # All anchors of a label by one factor: the minimiser of the label stays, and the gradient keeps the size of that
+        # of log-loss however the multipliers grow, so that a learning rate and a shared trunk serve all labels.
+        total = (u_cost + v_cost).sum(0)
+        share = active / torch.where(total > 0, total, 1.0) / self.num_labels
+        costs = share * u_cost * u_unit, share * v_cost * v_unit
         sums, gradient = self._climb(scores, positive_weights, negative_weights, *(cost.to(scores) for cost in costs))
         deviations = (weights * (scores - census.mean_score.to(scores)).square()).sum(0)
 
@@ -220,8 +225,7 @@ class Loss(nn.Module):
         surrogate = Rates(sums.positive_loss * u_unit, sums.negative_loss * v_unit, positives)
         exact = Rates(sums.false_negatives * u_unit, sums.false_positives * v_unit, positives)
         lagrangian = anchors.objective(surrogate) + multipliers * anchors.violation(surrogate)
-        value = (active * anchors.width * lagrangian).sum() / self.num_labels
-        gradient = gradient / self.num_labels
+        value = (share * anchors.width * lagrangian).sum()
 
         if learning:
             # Data-parallel training averages the gradients over ranks, and each rank holds only its rows of the sum.

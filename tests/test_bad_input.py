@@ -1,0 +1,105 @@
+"""Bad input gets one sentence with name, rule and value, and changes nothing."""
+
+import copy
+
+import pytest
+import torch
+
+import aimfor
+
+NAN, INF = float("nan"), float("inf")
+SCORES = torch.linspace(-1, 1, 6)
+LABELS = torch.tensor([1.0, 0, 1, 0, 1, 0])
+WIDE = torch.linspace(-1, 1, 12).view(6, 2)
+WIDE_LABELS = torch.tensor([[1.0, 0]] * 6)
+
+
+def with_entry(tensor: torch.Tensor, value: float) -> torch.Tensor:
+    changed = tensor.clone()
+    changed.view(-1)[3] = value
+    return changed
+
+
+CALLS = [
+    (1, with_entry(SCORES, NAN), LABELS, {}, ValueError, "scores must be finite in every entry, got nan"),
+    (1, with_entry(SCORES, INF), LABELS, {}, ValueError, "scores must be finite in every entry, got inf"),
+    (1, with_entry(SCORES, -INF), LABELS, {}, ValueError, "scores must be finite in every entry, got -inf"),
+    (1, SCORES, with_entry(LABELS, 2.0), {}, ValueError, "labels must be 0 or 1 in every entry, got 2.0"),
+    (1, SCORES, with_entry(LABELS, -1.0), {}, ValueError, "labels must be 0 or 1 in every entry, got -1.0"),
+    (1, SCORES, with_entry(LABELS, 0.5), {}, ValueError, "labels must be 0 or 1 in every entry, got 0.5"),
+    (1, SCORES, with_entry(LABELS, NAN), {}, ValueError, "labels must be 0 or 1 in every entry, got nan"),
+    (1, SCORES, LABELS.unsqueeze(1), {}, ValueError, r"labels must have the shape of scores, \(6,\), got \(6, 1\)"),
+    (1, SCORES.unsqueeze(1), LABELS, {}, ValueError, r"labels must have the shape of scores, \(6, 1\), got \(6,\)"),
+    (1, SCORES, LABELS[:5], {}, ValueError, r"labels must have the shape of scores, \(6,\), got \(5,\)"),
+    (1, SCORES[:0], LABELS[:0], {}, ValueError, r"scores must have at least one row, got \(0,\)"),
+    (2, WIDE[:0], WIDE_LABELS[:0], {}, ValueError, r"scores must have at least one row, got \(0, 2\)"),
+    (1, WIDE, WIDE_LABELS, {}, ValueError, r"scores must have shape \[B\] or \[B, 1\] for num_labels=1, got \(6, 2\)"),
+    (3, WIDE, WIDE_LABELS, {}, ValueError, r"scores must have shape \[B, 3\] for num_labels=3, got \(6, 2\)"),
+    (2, SCORES, LABELS, {}, ValueError, r"scores must have shape \[B, 2\] for num_labels=2, got \(6,\)"),
+    (1, torch.tensor(1.0), torch.tensor(1.0), {}, ValueError, r"scores must have shape .*, got \(\)"),
+    (1, LABELS.long(), LABELS, {}, TypeError, "scores must be floating point, got torch.int64"),
+    (1, SCORES.numpy(), LABELS, {}, TypeError, "scores must be a torch.Tensor, got ndarray"),
+    (1, SCORES, [1, 0, 1, 0, 1, 0], {}, TypeError, "labels must be a torch.Tensor, got list"),
+    (1, SCORES, LABELS, {"weights": [1.0] * 6}, TypeError, "weights must be a torch.Tensor, got list"),
+    (1, SCORES, LABELS, {"weights": with_entry(LABELS, -0.5)}, ValueError, "weights must be finite and >= 0 .*got -0.5"),
+    (1, SCORES, LABELS, {"weights": with_entry(LABELS, NAN)}, ValueError, "weights must be finite and >= 0 .*got nan"),
+    (1, SCORES, LABELS, {"weights": torch.ones(5)}, ValueError, r"weights must have shape \(6,\), got \(5,\)"),
+    (1, SCORES, LABELS, {"weights": torch.ones(6, 1)}, ValueError, r"weights must have shape \(6,\), got \(6, 1\)"),
+    (2, WIDE, WIDE_LABELS, {"weights": torch.ones(6, 1)}, ValueError, r"weights must have shape \(6,\) or \(6, 2\)"),
+    (2, WIDE, WIDE_LABELS, {"mask": torch.ones(2, dtype=torch.bool)}, ValueError, r"mask must have shape .*got \(2,\)"),
+    (1, SCORES, LABELS, {"mask": LABELS}, TypeError, "mask must be of dtype torch.bool, got torch.float32"),
+]
+
+
+@pytest.mark.parametrize(("num_labels", "scores", "labels", "extra", "error", "message"), CALLS)
+def test_bad_batches(num_labels, scores, labels, extra, error, message):
+    loss = aimfor.Loss("aucpr", num_labels=num_labels)
+    good = (SCORES, LABELS) if num_labels == 1 else (torch.randn(6, num_labels), torch.eye(num_labels).repeat(3, 1)[:6])
+    loss(*good)
+    before = copy.deepcopy(loss.state_dict())
+    with pytest.raises(error, match=message) as caught:
+        loss(scores, labels, **extra)
+    assert "\n" not in str(caught.value)
+    for name, tensor in loss.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+
+
+@pytest.mark.parametrize(
+    ("labels", "error", "message"),
+    [
+        (torch.tensor([0, 1, 2, 0, 1, 3]), ValueError, r"labels must be in 0\.\.2 in every entry, got 3"),
+        (torch.tensor([0, 1, 2, 0, 1, -1]), ValueError, r"labels must be in 0\.\.2 in every entry, got -1"),
+        (torch.zeros(6), TypeError, "labels must be whole numbers when multiclass, got torch.float32"),
+        (torch.zeros(6, 3, dtype=torch.long), ValueError, r"labels must have shape \(6,\) when multiclass, got \(6, 3\)"),
+    ],
+)
+def test_bad_classes(labels, error, message):
+    loss = aimfor.Loss("aucpr", num_labels=3, multiclass=True)
+    with pytest.raises(error, match=message):
+        loss(torch.randn(6, 3), labels)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"aim": "recall@precision>=1.7"}, ValueError, r"min_precision must be in \(0, 1\), got 1.7"),
+        ({"aim": "aucpr[0.9<=precision<=0.2]"}, ValueError, "min_precision must be below max_precision, got 0.9 and 0.2"),
+        ({"aim": "aucpr[0.9<=recall<=0.9]"}, ValueError, "min_recall must be below max_recall, got 0.9 and 0.9"),
+        ({"aim": None}, TypeError, "aim must be a text or an aim record, got NoneType"),
+        ({"surrogate": "hinged"}, ValueError, "surrogate must be one of 'hinge', 'log', .*, got 'hinged'"),
+        ({"constraint": "soft"}, ValueError, "constraint must be one of 'surrogate', 'exact', got 'soft'"),
+        ({"num_labels": 0}, ValueError, "num_labels must be at least 1, got 0"),
+        ({"num_labels": 1.0}, TypeError, "num_labels must be a whole number, got 1.0"),
+        ({"multiclass": True}, ValueError, "num_labels must be at least 2, got 1"),
+        ({"dual_rate": 0}, ValueError, r"dual_rate must be in \(0, inf\), got 0"),
+        ({"threshold_rate": -1.0}, ValueError, r"threshold_rate must be in \(0, inf\), got -1.0"),
+        ({"threshold_rate": "fast"}, TypeError, "threshold_rate must be a number, got 'fast'"),
+        ({"warmup": 0}, ValueError, "warmup must be at least 1, got 0"),
+        ({"priors": 0.0}, ValueError, r"priors must be in \(0, 1\), got 0.0"),
+        ({"priors": [0.1, 0.2]}, ValueError, "priors must have one entry for each of the 1 columns, got 2"),
+    ],
+)
+def test_bad_options(arguments, error, message):
+    with pytest.raises(error, match=message) as caught:
+        aimfor.Loss(**({"aim": "aucpr"} | arguments))
+    assert "\n" not in str(caught.value)
