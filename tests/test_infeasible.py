@@ -1,0 +1,82 @@
+"""Data on which the hinge constraint has no feasible line although a line of the asked precision exists."""
+
+import numpy as np
+import pytest
+import torch
+from relaxed import best_line, solve
+
+import aimfor
+
+MIN_PRECISION = 0.9
+RESTARTS = 16
+
+
+def far_cluster(seed: int, num_rows: int = 1200) -> tuple[np.ndarray, np.ndarray]:
+    """Two in five positives are alone far out; the others lie among the negatives, on the other side.
+
+    Every line that cuts off the far cluster leaves the other positives so far on its wrong side that their hinge loss
+    alone exceeds the number of positives: no surrogate precision is left.
+    """
+    rng = np.random.default_rng(seed)
+    labels = (rng.random(num_rows) < 0.3).astype(int)
+    features = 1.5 * rng.normal(size=(num_rows, 2))
+    far = (rng.random(num_rows) < 0.4) & (labels == 1)
+    features[far] = 4.2 * np.array([np.cos(2.2), np.sin(2.2)]) + 0.5 * rng.normal(size=(far.sum(), 2))
+    features[(labels == 1) & ~far] += [1.5, -1.0]
+    return features, labels
+
+
+def train(features: np.ndarray, labels: np.ndarray, **options) -> tuple[aimfor.Loss, np.ndarray]:
+    """Restarts from random lines as label columns of one loss; the scores of all rows."""
+    loss = aimfor.Loss(aimfor.RecallAtPrecision(MIN_PRECISION), num_labels=RESTARTS, **options)
+    inputs, targets = torch.tensor(features, dtype=torch.float32), torch.tensor(labels).unsqueeze(1)
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randn(2, RESTARTS, generator=generator, requires_grad=True)
+    optimiser = torch.optim.Adam([weights], lr=0.03)
+    for _ in range(1500):
+        rows = torch.randint(len(inputs), (256,), generator=generator)
+        optimiser.zero_grad()
+        loss(inputs[rows] @ weights, targets[rows].expand(-1, RESTARTS)).backward()
+        optimiser.step()
+    return loss, (inputs @ weights).detach().numpy()
+
+
+@pytest.fixture(scope="module")
+def problem():
+    features, labels = far_cluster(seed=0)
+    best = best_line(aimfor.RecallAtPrecision(MIN_PRECISION).metric, features, labels)
+    assert best > 0.3
+    return features, labels, best
+
+
+def test_no_line_is_feasible_for_the_hinge(problem):
+    features, labels, _ = problem
+    kappa = (1 - labels).sum() / labels.sum()
+    for precision in (0.5, MIN_PRECISION):
+        optimum, _ = solve(features, labels, [1.0], [0.0], [1.0], [kappa * precision / (1 - precision)], [1.0])
+        assert optimum is None
+
+
+def test_the_warning_appears_once_and_in_the_diagnostics(problem):
+    features, labels, _ = problem
+    with pytest.warns(aimfor.InfeasibleConstraintWarning, match="the hinge constraint of .* looks infeasible") as caught:
+        loss, _ = train(features, labels)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    told = loss.diagnostics()
+    assert not told.feasible.any()
+    assert (told.violation > 0).all()
+
+
+@pytest.mark.parametrize("warmup", [1, 300])
+def test_exact_constraint_and_ladder_find_the_best_line(problem, warmup):
+    features, labels, best = problem
+    loss, scores = train(features, labels, surrogate="sigmoid", constraint="exact", warmup=warmup)
+    recalls = loss.aim.metric(np.repeat(labels[:, None], RESTARTS, axis=1), scores)
+    assert recalls.max() >= 0.95 * best
+    # Not by luck of a start: most of them get there, and their learned thresholds hold the precision.
+    assert np.mean(recalls >= 0.95 * best) > 0.5
+    told = loss.diagnostics()
+    assert told.feasible.all()
+    assert told.recall[0, recalls.argmax()] >= 0.9 * best
+    assert told.precision[0, recalls.argmax()] >= MIN_PRECISION - 0.03
