@@ -12,9 +12,10 @@ same and do not round); the ranking by raw logits is shown beside it.
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -58,15 +59,15 @@ def cross_entropy(heads: int) -> HeadsLoss:
     return lambda scores, classes: heads * F.cross_entropy(scores.flatten(0, 1), classes.repeat_interleave(heads))
 
 
-def aucpr(heads: int, scale: float = 1.0, **options: float) -> HeadsLoss:
+def aucpr(heads: int, scale: float = 1.0, **options: Any) -> HeadsLoss:
     """Area under the precision-recall curve of each class against the rest; `Loss` averages over all heads' labels."""
     loss = aimfor.Loss("aucpr", num_labels=heads * CLASSES, **options)
     return lambda scores, classes: heads * loss(scale * scores.flatten(1), one_vs_rest(scores, classes).flatten(1))
 
 
-def aucpr_log_odds(heads: int) -> HeadsLoss:
+def aucpr_log_odds(heads: int, **options: Any) -> HeadsLoss:
     """The same on softmax log-odds; with one head it is `Loss("aucpr", num_labels=10, multiclass=True)`."""
-    loss = aucpr(heads)
+    loss = aucpr(heads, **options)
     return lambda scores, classes: loss(log_odds(scores), classes)
 
 
@@ -88,8 +89,10 @@ def one_vs_rest(scores: Tensor, classes: Tensor) -> Tensor:
 METHODS = {
     "bce": Method(binary_cross_entropy, as_they_are),
     "aucpr": Method(aucpr, as_they_are),
+    "aucpr smooth hinge": Method(partial(aucpr, surrogate="smooth_hinge"), as_they_are),
     "cross-entropy": Method(cross_entropy, log_odds),
     "aucpr log-odds": Method(aucpr_log_odds, log_odds),
+    "aucpr log-odds log": Method(partial(aucpr_log_odds, surrogate="log"), log_odds),
 }
 
 
@@ -191,7 +194,9 @@ def report(cells: Cells, seeds: tuple[int, ...]) -> None:
     rows = []
     for ours, theirs in (
         ("aucpr", "bce"),
+        ("aucpr smooth hinge", "bce"),
         ("aucpr log-odds", "cross-entropy"),
+        ("aucpr log-odds log", "cross-entropy"),
         ("aucpr log-odds", "cross-entropy, by logits"),
     ):
         if ours in measured and theirs in measured:

@@ -5,13 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from cases import AIMS
 from hypothesis import given
 from hypothesis import strategies as st
 
 import aimfor
 from aimfor import AUCPR, AUCROC, FBeta, FPRAtTPR, PrecisionAtRecall, RecallAtPrecision, TPRAtFPR, metrics
 from aimfor.aims import Rates
+from cases import AIMS
 
 TEXTS = {
     "recall@precision>=0.9": RecallAtPrecision(0.9),
@@ -99,7 +99,11 @@ def test_a_misspelt_aim_gets_the_nearest_right_spelling(wrong, right):
         (lambda: RecallAtPrecision("0.9"), TypeError, "min_precision must be a number, got '0.9'"),
         (lambda: RecallAtPrecision(float("nan")), ValueError, "min_precision must be in"),
         (lambda: RecallAtPrecision(0.9, band=1), ValueError, r"band must be in \(1, inf\), got 1"),
-        (lambda: RecallAtPrecision(0.4, band=2), ValueError, r"band must keep all anchors around 0.4 in \(0, 1\), got 2"),
+        (
+            lambda: RecallAtPrecision(0.4, band=2),
+            ValueError,
+            r"band must keep all anchors around 0.4 in \(0, 1\), got 2",
+        ),
         (lambda: TPRAtFPR(0.0), ValueError, r"max_fpr must be in \(0, 1\), got 0.0"),
         (lambda: AUCPR(min_precision=0.9, max_precision=0.8), ValueError, "min_precision must be below max_precision"),
         (lambda: aimfor.aim("aucroc[0.1<=fpr<=0.1]"), ValueError, "min_fpr must be below max_fpr, got 0.1 and 0.1"),

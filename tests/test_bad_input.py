@@ -41,7 +41,14 @@ CALLS = [
     (1, SCORES.numpy(), LABELS, {}, TypeError, "scores must be a torch.Tensor, got ndarray"),
     (1, SCORES, [1, 0, 1, 0, 1, 0], {}, TypeError, "labels must be a torch.Tensor, got list"),
     (1, SCORES, LABELS, {"weights": [1.0] * 6}, TypeError, "weights must be a torch.Tensor, got list"),
-    (1, SCORES, LABELS, {"weights": with_entry(LABELS, -0.5)}, ValueError, "weights must be finite and >= 0 .*got -0.5"),
+    (
+        1,
+        SCORES,
+        LABELS,
+        {"weights": with_entry(LABELS, -0.5)},
+        ValueError,
+        "weights must be finite and >= 0 .*got -0.5",
+    ),
     (1, SCORES, LABELS, {"weights": with_entry(LABELS, NAN)}, ValueError, "weights must be finite and >= 0 .*got nan"),
     (1, SCORES, LABELS, {"weights": torch.ones(5)}, ValueError, r"weights must have shape \(6,\), got \(5,\)"),
     (1, SCORES, LABELS, {"weights": torch.ones(6, 1)}, ValueError, r"weights must have shape \(6,\), got \(6, 1\)"),
@@ -70,7 +77,11 @@ def test_bad_batches(num_labels, scores, labels, extra, error, message):
         (torch.tensor([0, 1, 2, 0, 1, 3]), ValueError, r"labels must be in 0\.\.2 in every entry, got 3"),
         (torch.tensor([0, 1, 2, 0, 1, -1]), ValueError, r"labels must be in 0\.\.2 in every entry, got -1"),
         (torch.zeros(6), TypeError, "labels must be whole numbers when multiclass, got torch.float32"),
-        (torch.zeros(6, 3, dtype=torch.long), ValueError, r"labels must have shape \(6,\) when multiclass, got \(6, 3\)"),
+        (
+            torch.zeros(6, 3, dtype=torch.long),
+            ValueError,
+            r"labels must have shape \(6,\) when multiclass, got \(6, 3\)",
+        ),
     ],
 )
 def test_bad_classes(labels, error, message):
@@ -83,7 +94,11 @@ def test_bad_classes(labels, error, message):
     ("arguments", "error", "message"),
     [
         ({"aim": "recall@precision>=1.7"}, ValueError, r"min_precision must be in \(0, 1\), got 1.7"),
-        ({"aim": "aucpr[0.9<=precision<=0.2]"}, ValueError, "min_precision must be below max_precision, got 0.9 and 0.2"),
+        (
+            {"aim": "aucpr[0.9<=precision<=0.2]"},
+            ValueError,
+            "min_precision must be below max_precision, got 0.9 and 0.2",
+        ),
         ({"aim": "aucpr[0.9<=recall<=0.9]"}, ValueError, "min_recall must be below max_recall, got 0.9 and 0.9"),
         ({"aim": None}, TypeError, "aim must be a text or an aim record, got NoneType"),
         ({"surrogate": "hinged"}, ValueError, "surrogate must be one of 'hinge', 'log', .*, got 'hinged'"),

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from cases import BOUNDING, SURROGATES
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aimfor import bounds
 from aimfor.bounds import Sums, attach_gradient, sums_and_gradient
 from aimfor.surrogates import SURROGATES as RECORDS
+from cases import BOUNDING, SURROGATES
 
 # Few distinct values, so that scores tie with each other and with thresholds.
 TIED = st.sampled_from([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0])
@@ -16,7 +16,9 @@ EXAMPLES = st.lists(st.tuples(TIED, st.booleans(), st.sampled_from([0.0, 0.5, 1.
 
 
 def columns(examples):
-    scores, labels, weights = (torch.tensor(column, dtype=torch.float64).unsqueeze(1) for column in zip(*examples, strict=True))
+    scores, labels, weights = (
+        torch.tensor(column, dtype=torch.float64).unsqueeze(1) for column in zip(*examples, strict=True)
+    )
     return scores, weights * labels, weights * (1 - labels)
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from relaxed import best_line, solve
 
 import aimfor
+from relaxed import best_line, solve
 
 MIN_PRECISION = 0.9
 RESTARTS = 16
@@ -59,7 +59,9 @@ def test_no_line_is_feasible_for_the_hinge(problem):
 
 def test_the_warning_appears_once_and_in_the_diagnostics(problem):
     features, labels, _ = problem
-    with pytest.warns(aimfor.InfeasibleConstraintWarning, match="the hinge constraint of .* looks infeasible") as caught:
+    with pytest.warns(
+        aimfor.InfeasibleConstraintWarning, match="the hinge constraint of .* looks infeasible"
+    ) as caught:
         loss, _ = train(features, labels)
     assert len(caught) == 1
     assert caught[0].filename == __file__

@@ -6,13 +6,13 @@ import pickle
 
 import pytest
 import torch
-from cases import AIMS, CONVEX, SURROGATES
 from hypothesis import given
 from hypothesis import strategies as st
 
 import aimfor
 from aimfor.aims import Rates
 from aimfor.surrogates import SURROGATES as RECORDS
+from cases import AIMS, CONVEX, SURROGATES
 
 LABELS = 3
 
@@ -117,7 +117,9 @@ def test_only_proportions_of_weights_matter(aim):
     torch.testing.assert_close(losses[1].thresholds, losses[0].thresholds)
     before = weights.clone()
     first = gradient(losses[2], scores, labels, weights=weights)
-    torch.testing.assert_close(gradient(aimfor.Loss(aim, num_labels=LABELS), scores, labels, weights=2 * weights), first)
+    torch.testing.assert_close(
+        gradient(aimfor.Loss(aim, num_labels=LABELS), scores, labels, weights=2 * weights), first
+    )
     assert torch.equal(weights, before)
 
 
@@ -425,7 +427,9 @@ def test_compiled_model_and_loss():
         model.zero_grad()
         value = loss(model(inputs), labels)
         value.backward()
-        return value.detach(), [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+        return value.detach(), [
+            parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None
+        ]
 
     expected = [step(eager) for _ in range(3)]
     compiled = torch.compile(lambda: inside(model(inputs), labels), backend="aot_eager")
@@ -479,7 +483,9 @@ def test_diagnostics_are_the_numbers_of_the_constraint():
     assert told.fpr.item() == pytest.approx(2 / 32)
     assert told.surrogate_recall.item() == pytest.approx(1 - hinge_positive)
     assert told.surrogate_fpr.item() == pytest.approx(surrogate_v)
-    assert told.surrogate_precision.item() == pytest.approx(8 * (1 - hinge_positive) / (8 * (1 - hinge_positive) + 32 * surrogate_v))
+    assert told.surrogate_precision.item() == pytest.approx(
+        8 * (1 - hinge_positive) / (8 * (1 - hinge_positive) + 32 * surrogate_v)
+    )
     assert told.violation.item() == pytest.approx(4 * 1.5 * surrogate_v - (1 - hinge_positive), rel=1e-4)
     assert told.priors.item() == pytest.approx(0.2)
     assert bool(told.feasible.all())

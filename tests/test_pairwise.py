@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from cases import CONVEX
 
 import aimfor
 from aimfor import bounds
 from aimfor.surrogates import SURROGATES
+from cases import CONVEX
 
 
 def by_pairs(scores, labels, weights, surrogate):

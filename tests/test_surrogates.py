@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from cases import BOUNDING, CONVEX, SURROGATES
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aimfor.surrogates import SURROGATES as RECORDS
+from cases import BOUNDING, CONVEX, SURROGATES
 
 MARGINS = st.floats(-1e4, 1e4, allow_nan=False, width=32)
 

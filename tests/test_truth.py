@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from relaxed import best_line, solve, solve_f_beta
 
 import aimfor
 from aimfor import metrics
 from aimfor.aims import Rates
+from relaxed import best_line, solve, solve_f_beta
 
 POINT_AND_AREA = ["recall@precision>=0.8", "precision@recall>=0.8", "tpr@fpr<=0.1", "aucpr; num_anchors=5"]
 

@@ -71,7 +71,9 @@ def aim(text: str | Aim) -> Aim:
     for part in parts:
         name, equals, value = part.partition("=")
         if not equals or name not in OPTIONS:
-            raise ValueError(f"an option of an aim must be one of {', '.join(f'{key}=' for key in OPTIONS)}, got {part!r}")
+            raise ValueError(
+                f"an option of an aim must be one of {', '.join(f'{key}=' for key in OPTIONS)}, got {part!r}"
+            )
         try:
             options[name] = OPTIONS[name](value)
         except ValueError:

@@ -174,12 +174,8 @@ class PointAim(Aim):
     num_anchors: int
     text: ClassVar[str]
     exact: ClassVar[Callable[..., metrics.AtThreshold]]
+    table: ClassVar[Callable[[Tensor, Tensor, Tensor], Anchors]]
     strict_at_one: ClassVar[bool] = True
-
-    @staticmethod
-    @abstractmethod
-    def table(target: Tensor, width: Tensor, priors: Tensor) -> Anchors:
-        """The anchors at the targets, `[K, L]`."""
 
     @property
     def target(self) -> Target:
@@ -197,7 +193,7 @@ class PointAim(Aim):
             exponents = torch.linspace(1, -1, self.num_anchors, dtype=priors.dtype, device=priors.device)
             slack = slack * (self.band**exponents).unsqueeze(1)
         anchored = 1 - slack if self.strict_at_one else slack
-        return self.table(anchored, torch.full_like(anchored, 1 / self.anchor_count), priors)
+        return type(self).table(anchored, torch.full_like(anchored, 1 / self.anchor_count), priors)
 
     def metric(self, y_true, y_score, *, sample_weight=None):
         return type(self).exact(y_true, y_score, self.target, sample_weight=sample_weight).value
@@ -245,7 +241,7 @@ class RecallAtPrecision(PointAim):
 
     text: ClassVar[str] = "recall@precision>="
     exact: ClassVar = staticmethod(metrics.recall_at_precision)
-    table = staticmethod(recall_at_precision_table)
+    table: ClassVar = staticmethod(recall_at_precision_table)
 
 
 @dataclass(frozen=True)
@@ -258,7 +254,7 @@ class PrecisionAtRecall(PointAim):
 
     text: ClassVar[str] = "precision@recall>="
     exact: ClassVar = staticmethod(metrics.precision_at_recall)
-    table = staticmethod(v_at_recall_table)
+    table: ClassVar = staticmethod(v_at_recall_table)
 
 
 @dataclass(frozen=True)
@@ -271,7 +267,7 @@ class TPRAtFPR(PointAim):
 
     text: ClassVar[str] = "tpr@fpr<="
     exact: ClassVar = staticmethod(metrics.tpr_at_fpr)
-    table = staticmethod(u_at_fpr_table)
+    table: ClassVar = staticmethod(u_at_fpr_table)
     strict_at_one: ClassVar[bool] = False
 
 
@@ -285,7 +281,7 @@ class FPRAtTPR(PointAim):
 
     text: ClassVar[str] = "fpr@tpr>="
     exact: ClassVar = staticmethod(metrics.fpr_at_tpr)
-    table = staticmethod(v_at_recall_table)
+    table: ClassVar = staticmethod(v_at_recall_table)
     greater_is_better: ClassVar[bool] = False
 
 

@@ -69,7 +69,9 @@ def training_batch(
 def score_matrix(scores: Tensor, at_least: int = 1) -> None:
     """Check that scores are a floating-point matrix with enough columns."""
     if not isinstance(scores, Tensor) or not scores.is_floating_point():
-        raise TypeError(f"scores must be a floating-point tensor, got {getattr(scores, 'dtype', type(scores).__name__)}")
+        raise TypeError(
+            f"scores must be a floating-point tensor, got {getattr(scores, 'dtype', type(scores).__name__)}"
+        )
     if scores.ndim != 2 or scores.shape[1] < at_least:
         raise ValueError(f"scores must have shape [B, C] with C >= {at_least}, got {tuple(scores.shape)}")
 

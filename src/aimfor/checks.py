@@ -154,8 +154,9 @@ def whole_number(name: str, value: Any, *, at_least: int) -> int:
     """Give `value` as an int if it is a whole number of at least `at_least`."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be a whole number, got {value!r}")
-    rule(value >= at_least, name, f"must be at least {at_least}", value)
-    return int(value)
+    number = int(value)
+    rule(number >= at_least, name, f"must be at least {at_least}", value)
+    return number
 
 
 def choice(name: str, value: Any, options: Sequence[str]) -> None:
@@ -171,7 +172,10 @@ def targets(name: str, value: Any) -> None:
 
 def target_range(axis: str, low: Any, high: Any) -> None:
     """Check the ends of a range inside [0, 1], either of which may be None; the range must have a width."""
-    lows, highs = as_tuple(f"min_{axis}", 0.0 if low is None else low), as_tuple(f"max_{axis}", 1.0 if high is None else high)
+    lows, highs = (
+        as_tuple(f"min_{axis}", 0.0 if low is None else low),
+        as_tuple(f"max_{axis}", 1.0 if high is None else high),
+    )
     for name, ends in ((f"min_{axis}", lows), (f"max_{axis}", highs)):
         for end in ends:
             in_range(name, end, 0, 1)

@@ -13,7 +13,7 @@ from aimfor.batches import known_priors, training_batch
 from aimfor.bounds import Sums, attach_gradient, sums_and_gradient
 from aimfor.distributed import sum_over_ranks, world_size
 from aimfor.log_odds import log_odds
-from aimfor.state import MAX_MULTIPLIER, Census, State
+from aimfor.state import MAX_MULTIPLIER, Census, State, Step
 from aimfor.surrogates import SURROGATES, Surrogate
 
 # How many training batches pass between two looks for a constraint that cannot be met.
@@ -169,23 +169,23 @@ class Loss(nn.Module):
         state = self.state
         anchors = self.aim.anchors(state.priors, state.surrogate_rates)
         violation = anchors.violation(self._driving(state.surrogate_rates, state.exact_rates, state.steps))
-        measured = []
-        tiny = torch.finfo(torch.float32).tiny
-        for rates in (state.surrogate_rates, state.exact_rates):
-            found = rates.recall.clamp(min=0)
-            false = rates.v * (1 - state.priors) / state.priors
-            measured += [found / rates.p.clamp(min=tiny), found / (found + false).clamp(min=tiny), rates.v.clone()]
+        bounded, exact = (_measures(rates, state.priors) for rates in (state.surrogate_rates, state.exact_rates))
         feasible = ~((state.multipliers >= MAX_MULTIPLIER) & (violation > 0))
         if anchors.multiplier is not None:
             feasible = torch.ones_like(feasible)
         return Diagnostics(
-            anchors.target,
-            state.thresholds.clone(),
-            state.multipliers.clone(),
-            *measured,
-            violation,
-            feasible,
-            state.priors.clone(),
+            targets=anchors.target,
+            thresholds=state.thresholds.clone(),
+            multipliers=state.multipliers.clone(),
+            surrogate_recall=bounded[0],
+            surrogate_precision=bounded[1],
+            surrogate_fpr=bounded[2],
+            recall=exact[0],
+            precision=exact[1],
+            fpr=exact[2],
+            violation=violation,
+            feasible=feasible,
+            priors=state.priors.clone(),
         )
 
     def extra_repr(self) -> str:
@@ -215,12 +215,10 @@ class Loss(nn.Module):
         total = (u_cost + v_cost).sum(0)
         share = active / torch.where(total > 0, total, 1.0) / self.num_labels
         costs = share * u_cost * u_unit, share * v_cost * v_unit
-        sums, gradient = self._climb(scores, positive_weights, negative_weights, *(cost.to(scores) for cost in costs))
+        sums, gradient = self._climb(scores, positive_weights, negative_weights, *costs)
         deviations = (weights * (scores - census.mean_score.to(scores)).square()).sum(0)
 
-        packed = torch.cat([torch.cat(sums), deviations.unsqueeze(0)])
-        *flat_sums, deviations = reduce(packed.to(torch.promote_types(packed.dtype, torch.float32)))
-        sums = Sums(*torch.stack(flat_sums).unflatten(0, (6, -1)))
+        sums, deviations = _reduced(reduce, sums, deviations)
         positives = census.positive_weight * u_unit
         surrogate = Rates(sums.positive_loss * u_unit, sums.negative_loss * v_unit, positives)
         exact = Rates(sums.false_negatives * u_unit, sums.false_positives * v_unit, positives)
@@ -230,19 +228,31 @@ class Loss(nn.Module):
         if learning:
             # Data-parallel training averages the gradients over ranks, and each rank holds only its rows of the sum.
             gradient = gradient * world_size()
-            slope = costs[1] * sums.negative_slope - costs[0] * sums.positive_slope
-            driving = self._driving(surrogate, exact, state.steps)
-            step = [Rates(*(rate.float() for rate in rates)) for rates in (surrogate, exact, driving)]
-            state.learn_(
-                active, anchors, *step, slope.float(), (deviations / weight).float(), self.dual_rate, self.threshold_rate
+            step = Step(
+                active=active,
+                anchors=anchors,
+                surrogate=surrogate,
+                exact=exact,
+                driving=self._driving(surrogate, exact, state.steps),
+                slope=costs[1] * sums.negative_slope - costs[0] * sums.positive_slope,
+                variance=deviations / weight,
             )
+            state.learn_(step, self.dual_rate, self.threshold_rate)
             self._look_for_infeasible()
         return value, gradient
 
-    def _climb(self, scores: Tensor, *others: Tensor) -> tuple[Sums, Tensor]:
+    def _climb(
+        self,
+        scores: Tensor,
+        positive_weights: Tensor,
+        negative_weights: Tensor,
+        positive_cost: Tensor,
+        negative_cost: Tensor,
+    ) -> tuple[Sums, Tensor]:
         """The pass on the rung of the ladder that each label has reached."""
-        positive_weights, negative_weights, positive_cost, negative_cost = others
-        thresholds = self.state.thresholds.to(scores)
+        thresholds, positive_cost, negative_cost = (
+            part.to(scores) for part in (self.state.thresholds, positive_cost, negative_cost)
+        )
 
         def on(surrogate: Surrogate) -> tuple[Sums, Tensor]:
             sharpness = None
@@ -250,7 +260,14 @@ class Loss(nn.Module):
                 deviation = self.state.score_variance.sqrt().to(scores)
                 sharpness = surrogate.sharpness / deviation.clamp(min=torch.finfo(scores.dtype).tiny)
             return sums_and_gradient(
-                scores, positive_weights, negative_weights, thresholds, positive_cost, negative_cost, surrogate, sharpness
+                scores,
+                positive_weights,
+                negative_weights,
+                thresholds,
+                positive_cost,
+                negative_cost,
+                surrogate,
+                sharpness,
             )
 
         if self.surrogate.convex:
@@ -289,7 +306,9 @@ class Loss(nn.Module):
 
     def _received_census(self, received: Tensor) -> Census:
         if world_size() > 1 and received[-1] > 0:
-            raise ValueError("scores, labels, weights and mask must be valid on every rank, another rank refused its own")
+            raise ValueError(
+                "scores, labels, weights and mask must be valid on every rank, another rank refused its own"
+            )
         weight, positive_weight, score_sum = received[:-1].unflatten(0, (3, -1))
         return Census(weight, positive_weight, score_sum / torch.where(weight > 0, weight, 1.0))
 
@@ -310,3 +329,17 @@ class Loss(nn.Module):
                 InfeasibleConstraintWarning,
                 stacklevel=7,
             )
+
+
+def _reduced(reduce, sums: Sums, deviations: Tensor) -> tuple[Sums, Tensor]:
+    """The sums of a pass over all ranks, in one message."""
+    together = reduce(torch.cat([*sums, deviations.unsqueeze(0)]))
+    return Sums(*together[:-1].unflatten(0, (len(sums), -1))), together[-1]
+
+
+def _measures(rates: Rates, priors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Recall, precision and false-positive rate; precision 0 where nothing is found."""
+    tiny = torch.finfo(rates.u.dtype).tiny
+    found = rates.recall.clamp(min=0)
+    false = rates.v * (1 - priors) / priors
+    return found / rates.p.clamp(min=tiny), found / (found + false).clamp(min=tiny), rates.v.clone()

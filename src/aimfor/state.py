@@ -32,6 +32,28 @@ class Census(NamedTuple):
     mean_score: Tensor
 
 
+class Step(NamedTuple):
+    """What a pass has found, from which the state learns.
+
+    Attributes:
+        active: `[L]`, labels to update; the others keep their state.
+        anchors: the table of the aim.
+        surrogate: surrogate rates of the batch.
+        exact: 0-1 rates of the batch.
+        driving: those of the two that drive the multipliers.
+        slope: `[K, L]`, derivative of the Lagrangian in the thresholds.
+        variance: `[L]`, variance of the scores of the batch.
+    """
+
+    active: Tensor
+    anchors: Anchors
+    surrogate: Rates
+    exact: Rates
+    driving: Rates
+    slope: Tensor
+    variance: Tensor
+
+
 class State(nn.Module):
     """Priors, thresholds, multipliers and running rates of one loss; float32 whatever the model's dtype.
 
@@ -85,7 +107,7 @@ class State(nn.Module):
         return (self.class_weight > 0).all(0)
 
     def observe_(self, census: Census) -> None:
-        """Count the classes of a training batch; a label that takes part for the first time starts at its mean score."""
+        """Count the classes of a training batch; a label that takes part for the first time starts at its mean."""
         self.class_weight += torch.stack([census.positive_weight, census.weight - census.positive_weight])
         if not self.known_priors:
             positives, negatives = self.class_weight
@@ -93,41 +115,26 @@ class State(nn.Module):
         starting = self.taking_part & (self.steps == 0)
         self.thresholds.copy_(torch.where(starting, census.mean_score, self.thresholds))
 
-    def learn_(
-        self,
-        active: Tensor,
-        anchors: Anchors,
-        surrogate: Rates,
-        exact: Rates,
-        driving: Rates,
-        slope: Tensor,
-        variance: Tensor,
-        dual_rate: float,
-        threshold_rate: float,
-    ) -> None:
+    def learn_(self, step: Step, dual_rate: float, threshold_rate: float) -> None:
         """One step of multipliers and thresholds.
 
         Args:
-            active: `[L]`, labels to update; the others keep their state.
-            anchors: the table of the aim.
-            surrogate: surrogate rates of the batch.
-            exact: 0-1 rates of the batch.
-            driving: those of the two that drive the multipliers.
-            slope: `[K, L]`, derivative of the Lagrangian in the thresholds.
-            variance: `[L]`, variance of the scores of the batch.
-            dual_rate: step of a multiplier when its constraint is broken by its own bound.
+            step: what the pass has found.
+            dual_rate: step of a multiplier when its constraint is broken by its own size.
             threshold_rate: step of a threshold in standard deviations of the scores.
         """
+        active, anchors = step.active, step.anchors
+        slope = step.slope.float()
         self.steps += active
         first_mean = 1 / self.steps.clamp(min=1)
         forget = active * first_mean.clamp(min=FORGET)
         forget_slope = active * first_mean.clamp(min=FORGET_SLOPE)
-        self.rates.lerp_(torch.stack([surrogate.u, surrogate.v, exact.u, exact.v]), forget)
-        self.positives.lerp_(surrogate.p, forget)
-        self.score_variance.lerp_(variance, forget)
+        self.rates.lerp_(torch.stack([*step.surrogate[:2], *step.exact[:2]]).float(), forget)
+        self.positives.lerp_(step.surrogate.p, forget)
+        self.score_variance.lerp_(step.variance.float(), forget)
 
         if anchors.multiplier is None:
-            stepped = self.multipliers + dual_rate * self._dual_step_(anchors, driving, forget)
+            stepped = self.multipliers + dual_rate * self._dual_step_(anchors, step.driving, forget)
             stepped = stepped.clamp(min=0).clamp(max=MAX_MULTIPLIER)
         else:
             stepped = anchors.multiplier
@@ -140,15 +147,16 @@ class State(nn.Module):
 
     def _dual_step_(self, anchors: Anchors, driving: Rates, forget: Tensor) -> Tensor:
         """The violation in units in which one dual rate serves every target, batch size and stage of training."""
-        self.driving_rates.lerp_(torch.stack([driving.u, driving.v]), forget)
-        running = Rates(*self.driving_rates, self.positives)
+        self.driving_rates.lerp_(torch.stack([driving.u, driving.v]).float(), forget)
+        running = Rates(self.driving_rates[0], self.driving_rates[1], self.positives)
         # Against its running size: few predicted positives break a precision by little in absolute terms. Where there
         # are next to none at all a precision says nothing, and the multiplier gives way until there are some.
         size = anchors.size(running)
-        relative = torch.where(size > SMALLEST_SIZE, anchors.violation(driving) / size.clamp(min=SMALLEST_SIZE), -1.0)
-        # Against its typical magnitude where that is above 1, so that a batch which happens to hold many times its share
-        # of errors does not throw the multiplier. The divisor forgets slowly, so a mean of zero stays zero; below 1 it is
-        # left out, so that steps vanish as the constraint is met.
+        violation = anchors.violation(driving).float()
+        relative = torch.where(size > SMALLEST_SIZE, violation / size.clamp(min=SMALLEST_SIZE), -1.0)
+        # Against its typical magnitude where that is above 1, so that a batch which happens to hold many times its
+        # share of errors does not throw the multiplier. The divisor forgets slowly, so a mean of zero stays zero; below
+        # 1 it is left out, so that steps vanish as the constraint is met.
         self.violation_square.lerp_(relative.square(), forget)
         return relative / self.violation_square.sqrt().clamp(min=1)
 
