@@ -26,14 +26,14 @@ def far_cluster(seed: int, num_rows: int = 1200) -> tuple[np.ndarray, np.ndarray
     return features, labels
 
 
-def train(features: np.ndarray, labels: np.ndarray, **options) -> tuple[aimfor.Loss, np.ndarray]:
+def train(features: np.ndarray, labels: np.ndarray, steps: int = 1500, **options) -> tuple[aimfor.Loss, np.ndarray]:
     """Restarts from random lines as label columns of one loss; the scores of all rows."""
     loss = aimfor.Loss(aimfor.RecallAtPrecision(MIN_PRECISION), num_labels=RESTARTS, **options)
     inputs, targets = torch.tensor(features, dtype=torch.float32), torch.tensor(labels).unsqueeze(1)
     generator = torch.Generator().manual_seed(0)
     weights = torch.randn(2, RESTARTS, generator=generator, requires_grad=True)
     optimiser = torch.optim.Adam([weights], lr=0.03)
-    for _ in range(1500):
+    for _ in range(steps):
         rows = torch.randint(len(inputs), (256,), generator=generator)
         optimiser.zero_grad()
         loss(inputs[rows] @ weights, targets[rows].expand(-1, RESTARTS)).backward()
@@ -62,7 +62,7 @@ def test_the_warning_appears_once_and_in_the_diagnostics(problem):
     with pytest.warns(
         aimfor.InfeasibleConstraintWarning, match="the hinge constraint of .* looks infeasible"
     ) as caught:
-        loss, _ = train(features, labels)
+        loss, _ = train(features, labels, steps=2500)
     assert len(caught) == 1
     assert caught[0].filename == __file__
     told = loss.diagnostics()

@@ -20,11 +20,12 @@ def show_target(value: Target) -> str:
 
 
 def show_range(low: Target | None, axis: str, high: Target | None) -> str:
-    if low is None and high is None:
-        return ""
-    if high is None:
-        return f"[{axis}>={show_target(low)}]"  # pyright: ignore[reportArgumentType]
-    return f"[{axis}<={show_target(high)}]" if low is None else f"[{show_target(low)}<={axis}<={show_target(high)}]"
+    """A range of an axis in brackets, nothing for the whole axis."""
+    if low is not None and high is not None:
+        return f"[{show_target(low)}<={axis}<={show_target(high)}]"
+    if low is not None:
+        return f"[{axis}>={show_target(low)}]"
+    return "" if high is None else f"[{axis}<={show_target(high)}]"
 
 
 def show_options(record) -> str:

@@ -128,7 +128,7 @@ def as_row(value: Target, like: Tensor) -> Tensor:
 
 
 def recall_at_precision_table(precision: Tensor, width: Tensor, priors: Tensor) -> Anchors:
-    """min u subject to kappa a / (1 - a) v <= recall: the paper's recall at precision, eq. (minp@r), divided by 1 - a."""
+    """min u subject to kappa a / (1 - a) v <= recall: the paper's eq. (minp@r), divided by 1 - a."""
     one, zero = torch.ones_like(precision), torch.zeros_like(precision)
     kappa = (1 - priors) / priors
     return Anchors(precision, width, one, zero, zero, kappa * precision / (1 - precision), zero, one)
@@ -226,8 +226,8 @@ class RecallAtPrecision(PointAim):
 
     Args:
         min_precision: in (0, 1); a tuple gives one per label.
-        band: train on `num_anchors` precisions around it, whose slack (1 - precision) runs from `band` times to 1/`band`
-            of the target's: `band=2` around 0.9 is 0.8 to 0.95. None trains at the target alone.
+        band: train on `num_anchors` precisions around it, whose slack (1 - precision) runs from `band` times to
+            1/`band` of the target's: `band=2` around 0.9 is 0.8 to 0.95. None trains at the target alone.
         num_anchors: number of anchors in the band.
 
     Example:
@@ -397,10 +397,10 @@ class AUCROC(AreaAim):
 class FBeta(Aim):
     """F_beta at its best threshold; "f1", "f2", "f0.5".
 
-    The paper's form: minimise (beta^2 + kappa v) / psi subject to psi <= 1 - u, with multiplier lambda. That problem is
-    not jointly convex in psi and v, so both follow their fixed point at the running rates instead of descent and ascent:
-    psi = max(floor, 1 - u) and lambda = (beta^2 + kappa v) / psi^2. The width scales this to the gradient of -F_beta,
-    which changes no minimiser and stays bounded where psi is small.
+    The paper's form: minimise (beta^2 + kappa v) / psi subject to psi <= 1 - u, with multiplier lambda. That problem
+    is not jointly convex in psi and v, so both follow their fixed point at the running rates instead of descent and
+    ascent: psi = max(floor, 1 - u) and lambda = (beta^2 + kappa v) / psi^2. The width scales this to the gradient of
+    -F_beta, which changes no minimiser and stays bounded where psi is small.
 
     Args:
         beta: how many times as much recall counts as precision; a tuple gives one per label.

@@ -1,4 +1,4 @@
-"""Enter, for training: the tensors of one batch become scores and weights per entry, or one sentence on what is wrong."""
+"""Enter, for training: the tensors of a batch become scores and weights per entry, or one sentence on what is wrong."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

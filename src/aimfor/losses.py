@@ -13,7 +13,7 @@ from aimfor.batches import known_priors, training_batch
 from aimfor.bounds import Sums, attach_gradient, sums_and_gradient
 from aimfor.distributed import sum_over_ranks, world_size
 from aimfor.log_odds import log_odds
-from aimfor.state import MAX_MULTIPLIER, Census, State, Step
+from aimfor.state import Census, State, Step
 from aimfor.surrogates import SURROGATES, Surrogate
 
 # How many training batches pass between two looks for a constraint that cannot be met.
@@ -30,12 +30,12 @@ class Diagnostics(NamedTuple):
     Attributes:
         targets: precision, recall or rate asked for at the anchor; nan for F_beta.
         thresholds: learned threshold; positive means score >= threshold.
-        multipliers: learned weight of the constraint; at its limit where `feasible` is False.
+        multipliers: learned weight of the constraint.
         surrogate_recall, surrogate_precision, surrogate_fpr: as the loss sees them; bounds on the exact ones
             (recall and precision from below, fpr from above) with every surrogate but sigmoid.
         recall, precision, fpr: exact, at the learned thresholds.
         violation: of the constraint that drives the multipliers, in units of its bound; at or below 0 where it holds.
-        feasible: False where the constraint stays broken with its multiplier at its limit.
+        feasible: False where the constraint stays broken, without getting better, with its multiplier at its limit.
         priors: share of positives.
     """
 
@@ -59,12 +59,12 @@ class Loss(nn.Module):
     Like BatchNorm it owns its state (thresholds, multipliers, priors) as buffers, learns it in every forward pass in
     training mode, also when the scores need no gradient, and leaves it alone in `eval()` and under `no_grad`. With
     gradient accumulation it learns at every micro-batch. In one pass the sums at the current state give the value, the
-    gradient of the scores and the step of the state; the paper updates the multipliers with the scores after the model's
-    step, here they see them at the next batch.
+    gradient of the scores and the step of the state; the paper updates the multipliers with the scores after the
+    model's step, here they see them at the next batch.
 
-    The value is a Lagrangian and says nothing about progress; `diagnostics()` does. Each label's is divided by the total
-    of its weights on u and v, which keeps gradients at the size of those of log-loss; the value is the mean over labels.
-    A label takes part once both of its classes have been seen in training; until then it adds 0.
+    The value is a Lagrangian and says nothing about progress; `diagnostics()` does. Each label's is divided by the
+    total of its weights on u and v, which keeps gradients at the size of those of log-loss; the value is the mean over
+    labels. A label takes part once both of its classes have been seen in training; until then it adds 0.
 
     Args:
         aim: an aim record or its text, such as "recall@precision>=0.9".
@@ -98,7 +98,7 @@ class Loss(nn.Module):
         constraint: str = "surrogate",
         multiclass: bool = False,
         priors: float | list[float] | tuple[float, ...] | Tensor | None = None,
-        dual_rate: float = 0.03,
+        dual_rate: float = 0.01,
         threshold_rate: float = 0.1,
         warmup: int = 500,
     ):
@@ -136,7 +136,7 @@ class Loss(nn.Module):
         """`[L]` share of positives, counted or given; 0.5 for a counted label until both of its classes were seen."""
         return self.state.priors
 
-    # The pass decides on values (checks, rungs of the ladder), which a compiled graph cannot: it runs between the graphs.
+    # The pass decides on values (checks, rungs of the ladder), which a compiled graph cannot: it runs between graphs.
     @torch.compiler.disable
     def forward(
         self, scores: Tensor, labels: Tensor, *, weights: Tensor | None = None, mask: Tensor | None = None
@@ -168,11 +168,7 @@ class Loss(nn.Module):
         """Running numbers of the recent training batches; see `Diagnostics`."""
         state = self.state
         anchors = self.aim.anchors(state.priors, state.surrogate_rates)
-        violation = anchors.violation(self._driving(state.surrogate_rates, state.exact_rates, state.steps))
         bounded, exact = (_measures(rates, state.priors) for rates in (state.surrogate_rates, state.exact_rates))
-        feasible = ~((state.multipliers >= MAX_MULTIPLIER) & (violation > 0))
-        if anchors.multiplier is not None:
-            feasible = torch.ones_like(feasible)
         return Diagnostics(
             targets=anchors.target,
             thresholds=state.thresholds.clone(),
@@ -183,8 +179,8 @@ class Loss(nn.Module):
             recall=exact[0],
             precision=exact[1],
             fpr=exact[2],
-            violation=violation,
-            feasible=feasible,
+            violation=anchors.violation(state.running_driving_rates),
+            feasible=~state.stuck,
             priors=state.priors.clone(),
         )
 
@@ -210,8 +206,8 @@ class Loss(nn.Module):
         anchors = self.aim.anchors(priors, state.surrogate_rates)
         multipliers = state.multipliers if anchors.multiplier is None else anchors.multiplier
         u_cost, v_cost = anchors.costs(multipliers)
-        # All anchors of a label by one factor: the minimiser of the label stays, and the gradient keeps the size of that
-        # of log-loss however the multipliers grow, so that a learning rate and a shared trunk serve all labels.
+        # All anchors of a label by one factor: the minimiser of the label stays, and the gradient keeps the size of
+        # that of log-loss however the multipliers grow, so that a learning rate and a shared trunk serve all labels.
         total = (u_cost + v_cost).sum(0)
         share = active / torch.where(total > 0, total, 1.0) / self.num_labels
         costs = share * u_cost * u_unit, share * v_cost * v_unit
@@ -316,7 +312,7 @@ class Loss(nn.Module):
         self._batches += 1
         if self._warned or self._batches % LOOK_EVERY:
             return
-        stuck = (~self.diagnostics().feasible).all(0)
+        stuck = self.state.stuck.all(0)
         if bool(stuck.any()):
             self._warned = True
             named = ", ".join(str(label) for label in stuck.nonzero().flatten()[:5].tolist())

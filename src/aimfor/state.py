@@ -1,7 +1,7 @@
 """Weigh: what the loss learns by itself while the model trains: priors, thresholds and multipliers.
 
-Everything is a buffer, so no optimiser ever sees it; one step is one call of `learn_`, made from numbers that are already
-summed over ranks, so that every rank makes the same step.
+Everything is a buffer, so no optimiser ever sees it; one step is one call of `learn_`, made from numbers that are
+already summed over ranks, so that every rank makes the same step.
 """
 
 from typing import NamedTuple
@@ -15,6 +15,10 @@ from aimfor.aims import Anchors, Rates
 FORGET = 0.01
 # The same for the typical slope by which threshold steps are divided.
 FORGET_SLOPE = 0.001
+# A constraint is given up when, with its multiplier at its limit, so many steps have not lowered its violation by this
+# factor: a model that still grows into it does so slowly but steadily.
+PATIENCE = 500
+PROGRESS = 0.95
 # A multiplier is of order 1 where the constraint can be met (it is divided by its bound). One that has come this far
 # already weighs hardly anything but the constraint, and going on would drown every other anchor.
 MAX_MULTIPLIER = 20.0
@@ -74,6 +78,8 @@ class State(nn.Module):
     slope_square: Tensor
     violation_square: Tensor
     driving_rates: Tensor
+    lowest_violation: Tensor
+    fruitless_steps: Tensor
 
     def __init__(self, anchor_count: int, num_labels: int, priors: Tensor | None):
         super().__init__()
@@ -90,6 +96,8 @@ class State(nn.Module):
         self.register_buffer("slope_square", torch.zeros(per_anchor))
         self.register_buffer("violation_square", torch.zeros(per_anchor))
         self.register_buffer("driving_rates", torch.zeros(2, *per_anchor))
+        self.register_buffer("lowest_violation", torch.full(per_anchor, torch.finfo(torch.float32).max))
+        self.register_buffer("fruitless_steps", torch.zeros(per_anchor))
 
     @property
     def surrogate_rates(self) -> Rates:
@@ -100,6 +108,11 @@ class State(nn.Module):
     def exact_rates(self) -> Rates:
         """Running 0-1 rates."""
         return Rates(self.rates[2], self.rates[3], self.positives)
+
+    @property
+    def running_driving_rates(self) -> Rates:
+        """Running rates of those that drive the multipliers."""
+        return Rates(self.driving_rates[0], self.driving_rates[1], self.positives)
 
     @property
     def taking_part(self) -> Tensor:
@@ -130,12 +143,14 @@ class State(nn.Module):
         forget = active * first_mean.clamp(min=FORGET)
         forget_slope = active * first_mean.clamp(min=FORGET_SLOPE)
         self.rates.lerp_(torch.stack([*step.surrogate[:2], *step.exact[:2]]).float(), forget)
+        self.driving_rates.lerp_(torch.stack([*step.driving[:2]]).float(), forget)
         self.positives.lerp_(step.surrogate.p, forget)
         self.score_variance.lerp_(step.variance.float(), forget)
 
         if anchors.multiplier is None:
-            stepped = self.multipliers + dual_rate * self._dual_step_(anchors, step.driving, forget)
+            stepped = self.multipliers + dual_rate * self._dual_step_(step, forget)
             stepped = stepped.clamp(min=0).clamp(max=MAX_MULTIPLIER)
+            self._count_fruitless_steps_(step)
         else:
             stepped = anchors.multiplier
         self.multipliers.copy_(torch.where(active, stepped, self.multipliers))
@@ -145,14 +160,24 @@ class State(nn.Module):
         normalised = slope / self.slope_square.sqrt().clamp(min=tiny)
         self.thresholds -= active * threshold_rate * self.score_variance.sqrt() * normalised
 
-    def _dual_step_(self, anchors: Anchors, driving: Rates, forget: Tensor) -> Tensor:
+    @property
+    def stuck(self) -> Tensor:
+        """`[K, L]`, constraints that stay broken, without getting better, while their multiplier is at its limit."""
+        return self.fruitless_steps >= PATIENCE
+
+    def _count_fruitless_steps_(self, step: Step) -> None:
+        violation = step.anchors.violation(self.running_driving_rates)
+        better = violation < PROGRESS * self.lowest_violation
+        self.lowest_violation.copy_(torch.where(step.active & better, violation, self.lowest_violation))
+        waiting = ~better & (violation > 0) & (self.multipliers >= MAX_MULTIPLIER)
+        self.fruitless_steps.copy_(torch.where(step.active, (self.fruitless_steps + 1) * waiting, self.fruitless_steps))
+
+    def _dual_step_(self, step: Step, forget: Tensor) -> Tensor:
         """The violation in units in which one dual rate serves every target, batch size and stage of training."""
-        self.driving_rates.lerp_(torch.stack([driving.u, driving.v]).float(), forget)
-        running = Rates(self.driving_rates[0], self.driving_rates[1], self.positives)
         # Against its running size: few predicted positives break a precision by little in absolute terms. Where there
         # are next to none at all a precision says nothing, and the multiplier gives way until there are some.
-        size = anchors.size(running)
-        violation = anchors.violation(driving).float()
+        size = step.anchors.size(self.running_driving_rates)
+        violation = step.anchors.violation(step.driving).float()
         relative = torch.where(size > SMALLEST_SIZE, violation / size.clamp(min=SMALLEST_SIZE), -1.0)
         # Against its typical magnitude where that is above 1, so that a batch which happens to hold many times its
         # share of errors does not throw the multiplier. The divisor forgets slowly, so a mean of zero stays zero; below
