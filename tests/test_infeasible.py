@@ -62,7 +62,7 @@ def test_the_warning_appears_once_and_in_the_diagnostics(problem):
     with pytest.warns(
         aimfor.InfeasibleConstraintWarning, match="the hinge constraint of .* looks infeasible"
     ) as caught:
-        loss, _ = train(features, labels, steps=2500)
+        loss, _ = train(features, labels, steps=4000)
     assert len(caught) == 1
     assert caught[0].filename == __file__
     told = loss.diagnostics()

@@ -36,8 +36,8 @@ def relaxed_optimum(aim: aimfor.Aim, features: np.ndarray, labels: np.ndarray) -
 def train(aim: aimfor.Aim, features: np.ndarray, labels: np.ndarray, steps: int = 3000):
     """Plain SGD with steps that decay to 0; returns the weights and thresholds averaged over the second half."""
     inputs, targets = torch.tensor(features), torch.tensor(labels)
+    dual_rate, threshold_rate = 0.03, 0.1
     loss = aimfor.Loss(aim)
-    dual_rate, threshold_rate = loss.dual_rate, loss.threshold_rate
     weights = torch.zeros(2, dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.SGD([weights], lr=0.1)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 1 - step / steps)
