@@ -29,7 +29,7 @@ METHODS = ("logistic regression", "aimfor")
 SEEDS = (0, 1, 2, 3, 4)
 STEPS = 3_000
 C_GRID = (1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3)
-GRID = [Setting(*pair) for pair in product((0.003, 0.01, 0.03), (0.0, 0.1))]
+GRID = [Setting(*pair) for pair in product((0.01, 0.03, 0.1), (0.0, 0.1))]
 
 
 class Split(NamedTuple):

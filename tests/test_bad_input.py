@@ -21,9 +21,31 @@ def with_entry(tensor: torch.Tensor, value: float) -> torch.Tensor:
 
 
 CALLS = [
-    (1, with_entry(SCORES, NAN), LABELS, {}, ValueError, "scores must be finite in every entry, got nan"),
-    (1, with_entry(SCORES, INF), LABELS, {}, ValueError, "scores must be finite in every entry, got inf"),
-    (1, with_entry(SCORES, -INF), LABELS, {}, ValueError, "scores must be finite in every entry, got -inf"),
+    (
+        1,
+        with_entry(SCORES, NAN),
+        LABELS,
+        {},
+        ValueError,
+        r"scores must be finite and at most 1e\+25 in size in every entry, got nan",
+    ),
+    (
+        1,
+        with_entry(SCORES, INF),
+        LABELS,
+        {},
+        ValueError,
+        r"scores must be finite and at most 1e\+25 in size in every entry, got inf",
+    ),
+    (
+        1,
+        with_entry(SCORES, -INF),
+        LABELS,
+        {},
+        ValueError,
+        r"scores must be finite and at most 1e\+25 in size in every entry, got -inf",
+    ),
+    (1, with_entry(SCORES, 1e30), LABELS, {}, ValueError, r"scores must be finite and at most 1e\+25 .*, got 1\.0"),
     (1, SCORES, with_entry(LABELS, 2.0), {}, ValueError, "labels must be 0 or 1 in every entry, got 2.0"),
     (1, SCORES, with_entry(LABELS, -1.0), {}, ValueError, "labels must be 0 or 1 in every entry, got -1.0"),
     (1, SCORES, with_entry(LABELS, 0.5), {}, ValueError, "labels must be 0 or 1 in every entry, got 0.5"),

@@ -105,7 +105,7 @@ def test_two_processes_equal_one(case, split):
 
 def test_input_refused_on_one_rank_is_refused_on_all():
     (first, first_untouched), (second, second_untouched) = in_two_processes(refusing)
-    assert first == "scores must be finite in every entry, got nan"
+    assert first.startswith("scores must be finite")
     assert second.endswith("another rank refused its own")
     assert first_untouched
     assert second_untouched

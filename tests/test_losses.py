@@ -256,13 +256,15 @@ def test_before_any_training_the_value_is_zero():
     assert (scores.grad == 0).all()
 
 
+@pytest.mark.parametrize("scale", [0.0, 1e4, 1e20])
 @pytest.mark.parametrize("surrogate", SURROGATES)
 @pytest.mark.parametrize("aim", AIMS)
-def test_large_scores_stay_finite(aim, surrogate):
+def test_extreme_scores_stay_finite(aim, surrogate, scale):
     loss = aimfor.Loss(aim, num_labels=LABELS, surrogate=surrogate, warmup=2)
     for seed in range(4):
         scores, labels = batch(seed)
-        assert gradient(loss, 1e4 * scores, labels).isfinite().all()
+        assert gradient(loss, scale * scores, labels).isfinite().all()
+    assert gradient(loss, scores, labels).isfinite().all()
     assert all(torch.isfinite(tensor).all() for tensor in loss.state_dict().values())
 
 

@@ -9,6 +9,9 @@ from torch.nn import functional as F
 
 from aimfor import checks
 
+# Sums over a batch, weighted by 1 / prior, must stay within float32.
+LARGEST_SCORE = 1e25
+
 
 class Batch(NamedTuple):
     """A checked batch, each `[B, L]`.
@@ -60,7 +63,7 @@ def training_batch(
     if present is not None:
         _all_entries("weights", entry_weights, entry_weights.isfinite() & (entry_weights >= 0), "finite and >= 0")
         scores, dense = torch.where(present, scores, 0.0), torch.where(present, dense, 0)
-    _all_entries("scores", scores, scores.isfinite(), "finite")
+    _all_entries("scores", scores, scores.abs() <= LARGEST_SCORE, f"finite and at most {LARGEST_SCORE:g} in size")
     positive = dense == 1
     _all_entries("labels", dense, positive | (dense == 0), "0 or 1")
     return Batch(scores, entry_weights * positive, entry_weights * ~positive)

@@ -16,6 +16,8 @@ from aimfor.log_odds import log_odds
 from aimfor.state import Census, State, Step
 from aimfor.surrogates import SURROGATES, Surrogate
 
+# Scores that differ by less are one score; it keeps a tight surrogate from becoming infinitely sharp on them.
+SMALLEST_DEVIATION = 1e-6
 # How many training batches pass between two looks for a constraint that cannot be met.
 LOOK_EVERY = 100
 
@@ -212,7 +214,9 @@ class Loss(nn.Module):
         share = active / torch.where(total > 0, total, 1.0) / self.num_labels
         costs = share * u_cost * u_unit, share * v_cost * v_unit
         sums, gradient = self._climb(scores, positive_weights, negative_weights, *costs)
-        deviations = (weights * (scores - census.mean_score.to(scores)).square()).sum(0)
+        # Cut off where its square would leave float32.
+        deviation = (scores - census.mean_score.to(scores)).clamp(-1e16, 1e16)
+        deviations = (weights * deviation.square()).sum(0)
 
         sums, deviations = _reduced(reduce, sums, deviations)
         positives = census.positive_weight * u_unit
@@ -254,7 +258,7 @@ class Loss(nn.Module):
             sharpness = None
             if surrogate.sharpness is not None:
                 deviation = self.state.score_variance.sqrt().to(scores)
-                sharpness = surrogate.sharpness / deviation.clamp(min=torch.finfo(scores.dtype).tiny)
+                sharpness = surrogate.sharpness / deviation.clamp(min=SMALLEST_DEVIATION)
             return sums_and_gradient(
                 scores,
                 positive_weights,
