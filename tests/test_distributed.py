@@ -99,8 +99,9 @@ def in_two_processes(function, *arguments) -> list:
 def test_two_processes_equal_one(case, split):
     expected_gradients, expected_state = whole(case)
     for gradients, state in in_two_processes(worker, case, split):
-        torch.testing.assert_close(gradients, expected_gradients, rtol=1e-5, atol=1e-6)
-        torch.testing.assert_close(state, expected_state, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(gradients, expected_gradients, rtol=1e-6, atol=1e-6)
+        # The multiplier of F_beta is a quotient by psi^2, which here is small and multiplies rounding.
+        torch.testing.assert_close(state, expected_state, rtol=1e-5 if OPTIONS[case][0] == "f1" else 1e-6, atol=1e-6)
 
 
 def test_input_refused_on_one_rank_is_refused_on_all():

@@ -419,7 +419,9 @@ def test_resumed_training_equals_training_that_never_stopped(aim, surrogate):
     assert_same_state(second, whole, rtol=0, atol=0)
 
 
-def test_compiled_model_and_loss():
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # torch's own, from inside its compiler
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_compiled_model_and_loss(backend):
     inputs, labels = torch.randn(16, 4), (torch.rand(16, LABELS) < 0.4).float()
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, LABELS))
@@ -434,7 +436,7 @@ def test_compiled_model_and_loss():
         ]
 
     expected = [step(eager) for _ in range(3)]
-    compiled = torch.compile(lambda: inside(model(inputs), labels), backend="aot_eager")
+    compiled = torch.compile(lambda: inside(model(inputs), labels), backend=backend)
     for value, gradients in expected:
         model.zero_grad()
         result = compiled()
