@@ -26,7 +26,7 @@ from common import RESULTS, Cells, Setting, print_table, spread, train_heads
 SETS = ("mammography", *data.ADBENCH)
 AIMS = ("aucpr", "recall@precision>=0.9", "precision@recall>=0.9", "tpr@fpr<=0.01", "f1")
 METHODS = ("logistic regression", "aimfor")
-SEEDS = (0, 1, 2, 3, 4)
+SEEDS = (0, 1, 2)
 STEPS = 3_000
 C_GRID = (1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3)
 GRID = [Setting(*pair) for pair in product((0.01, 0.03, 0.1), (0.0, 0.1))]
