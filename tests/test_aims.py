@@ -56,7 +56,7 @@ AREA_OPTIONS = {"num_anchors": st.integers(1, 50), "spacing": st.sampled_from(["
 @given(
     record=st.one_of(
         *(st.builds(kind, TARGET) for kind in (RecallAtPrecision, PrecisionAtRecall, TPRAtFPR, FPRAtTPR)),
-        st.builds(RecallAtPrecision, st.floats(0.7, 0.99), band=st.floats(1.01, 3), num_anchors=st.integers(1, 9)),
+        st.builds(RecallAtPrecision, st.floats(0.7, 0.99), band=st.floats(1.01, 3), num_anchors=st.integers(2, 9)),
         st.builds(lambda ends, **o: AUCPR(min_precision=ends[0], max_precision=ends[1], **o), ENDS, **AREA_OPTIONS),
         st.builds(lambda ends, **o: AUCPR(min_recall=ends[0], max_recall=ends[1], **o), ENDS, **AREA_OPTIONS),
         st.builds(lambda ends, **o: AUCROC(min_fpr=ends[0], max_fpr=ends[1], **o), ENDS, **AREA_OPTIONS),
@@ -81,6 +81,11 @@ def test_every_record_prints_a_text_that_parses_back(record):
         ("aucpr[recal>=0.5]", "aucpr[recall>=0.5]"),
         ("aucroc[0.01<fpr<0.1]", "aucroc[0.01<=fpr<=0.1]"),
         ("f1-score", "f1"),
+        ("f_beta", "f1"),
+        ("R@P0.9", "recall@precision>=0.9"),
+        ("p@r>=0.95", "precision@recall>=0.95"),
+        ("recall@precision>=80%", "recall@precision>=0.8"),
+        ("recal@precision>=0.8; band=2", "recall@precision>=0.8; band=2"),
     ],
 )
 def test_a_misspelt_aim_gets_the_nearest_right_spelling(wrong, right):
@@ -113,10 +118,13 @@ def test_a_misspelt_aim_gets_the_nearest_right_spelling(wrong, right):
         (lambda: AUCPR(num_anchors=0), ValueError, "num_anchors must be at least 1, got 0"),
         (lambda: AUCPR(num_anchors=2.5), TypeError, "num_anchors must be a whole number, got 2.5"),
         (lambda: AUCPR(spacing="log"), ValueError, "spacing must be one of 'uniform', 'geometric', got 'log'"),
-        (lambda: FBeta(0), ValueError, r"beta must be in \(0, inf\), got 0"),
+        (lambda: FBeta(0), ValueError, r"beta must be in \[0.001, 1000\], got 0"),
+        (lambda: RecallAtPrecision(1 - 1e-9), ValueError, "min_precision must be at least 1e-07 away from 0 and 1"),
+        (lambda: RecallAtPrecision(0.9, 2, 1), ValueError, "num_anchors must be at least 2 with a band, got 1"),
+        (lambda: aimfor.aim("aucpr; num_anchors=5; num_anchors=6"), ValueError, "num_anchors must be given once"),
         (lambda: aimfor.aim("aucpr; anchors=5"), ValueError, "an option of an aim must be one of band="),
         (lambda: aimfor.aim("aucpr; band=2"), ValueError, "AUCPR has no option 'band'"),
-        (lambda: aimfor.aim("aucpr; num_anchors=many"), ValueError, "num_anchors must be a number, got 'many'"),
+        (lambda: aimfor.aim("aucpr; num_anchors=many"), ValueError, "num_anchors must be a whole number, got 'many'"),
         (lambda: aimfor.aim(0.9), TypeError, "aim must be a text or an aim record, got float"),
     ],
 )
@@ -151,6 +159,14 @@ def test_aucpr_anchors_lie_strictly_between_prior_and_one(spacing, prior, low):
     assert (targets > max(prior, low)).all()
     assert (targets < 1).all()
     assert (targets.diff() > 0).all()
+
+
+@pytest.mark.parametrize("text", ["aucpr; num_anchors=60", "aucroc; num_anchors=300"])
+def test_many_geometric_anchors_stay_apart_from_the_ends(text):
+    aim = aimfor.aim(f"{text}; spacing=geometric")
+    nothing = torch.zeros(aim.anchor_count, 2)
+    anchors = aim.anchors(torch.tensor([1e-6, 0.5]), Rates(nothing, nothing, torch.ones(2)))
+    assert all(part.isfinite().all() for part in anchors if part is not None)
 
 
 def test_a_range_below_the_prior_weighs_nothing():

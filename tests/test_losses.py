@@ -213,6 +213,40 @@ def test_given_priors_are_kept_and_used():
     assert torch.equal(aimfor.Loss("aucpr", num_labels=2, priors=0.3).priors, torch.full((2,), 0.3))
 
 
+@pytest.mark.parametrize("aim", AIMS)
+def test_given_priors_equal_weights_that_make_them(aim):
+    """Half of the rows are positive, the aim is about 10 %: said by priors or by weights, the training is the same."""
+    by_priors, by_weights = aimfor.Loss(aim, priors=0.1), aimfor.Loss(aim)
+    labels = torch.tensor([1, 0] * 20)
+    weights = torch.where(labels == 1, 0.2, 1.8)
+    for seed in range(5):
+        scores = batch(seed, labels=1)[0][:, 0] + labels
+        one, other = gradient(by_priors, scores, labels), gradient(by_weights, scores, labels, weights=weights)
+        if seed == 0:  # weights change the mean score, from which thresholds start: start both at the same
+            by_priors.load_state_dict(by_weights.state_dict() | {"state.class_weight": by_priors.state.class_weight})
+        else:
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+        for name in ("thresholds", "score_mean", "score_variance"):  # steps are in units of the weighted spread
+            getattr(by_priors.state, name).copy_(getattr(by_weights.state, name))
+    torch.testing.assert_close(by_priors.multipliers, by_weights.multipliers, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(by_priors.diagnostics().precision, by_weights.diagnostics().precision)
+
+
+def test_given_priors_are_an_option_not_a_state():
+    counted, given = trained(), trained(priors=0.01)
+    given.load_state_dict(counted.state_dict())
+    assert given.priors.tolist() == pytest.approx([0.01] * LABELS)
+
+
+def test_the_share_of_a_long_count_is_kept():
+    loss = aimfor.Loss("aucpr")
+    loss.state.class_weight.copy_(torch.tensor([[2.0**24], [2.0**28]]))
+    for _ in range(3):
+        loss(torch.randn(16), torch.tensor([1] + [0] * 15))
+    assert loss.state.class_weight.sum() < 2.0**28
+    assert loss.priors.item() == pytest.approx(1 / 17, rel=1e-4)
+
+
 def test_over_sampled_batches_with_weights_that_undo_it():
     """Half of the batch is positive, the weights say 10 %: the prior is 10 %."""
     loss = aimfor.Loss("recall@precision>=0.9")
@@ -242,7 +276,9 @@ def test_a_label_of_one_class_adds_nothing_until_the_other_is_seen(aim, constant
     assert (first[:, 1] == 0).all()
     assert (first[:, 0] != 0).any()
     assert loss.state.steps.tolist() == [1, 0, 1]
-    assert all(torch.isfinite(tensor).all() for tensor in (*loss.state_dict().values(), *loss.diagnostics()[1:]))
+    assert all(torch.isfinite(tensor).all() for tensor in loss.state_dict().values())
+    assert loss.diagnostics().recall[:, 1].isnan().all()  # nothing is known of it yet
+    assert loss.diagnostics().recall[:, [0, 2]].isfinite().all()
     labels[0, 1] = 1 - constant
     assert (gradient(loss, scores, labels)[:, 1] != 0).any()
 
@@ -288,6 +324,48 @@ def test_non_contiguous_input():
     torch.testing.assert_close(
         gradient(trained(), wide[:, ::2], labels.t().contiguous().t()), gradient(trained(), scores, labels)
     )
+
+
+def test_batches_of_one_row_learn_thresholds():
+    loss = aimfor.Loss("tpr@fpr<=0.1")
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(3000):
+        label = (torch.rand(1, generator=generator) < 0.3).long()
+        loss(2 * label + torch.randn(1, generator=generator), label)
+    assert loss.state.score_variance.item() == pytest.approx(1 + 4 * 0.3 * 0.7, rel=0.4)
+    assert 0 < loss.thresholds.item() < 4
+
+
+@pytest.mark.parametrize("default", [torch.float64, torch.bfloat16])
+def test_the_default_dtype_does_not_matter(default):
+    scores, labels = batch(1)
+    expected = trained()
+    batches = [batch(seed) for seed in range(3)]
+    try:
+        torch.set_default_dtype(default)
+        loss = aimfor.Loss("aucpr; num_anchors=4", num_labels=LABELS)
+        for one in batches:
+            loss(*one)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    torch.testing.assert_close(gradient(loss, scores, labels), gradient(expected, scores, labels), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("unknown", ["mask", "weights"])
+def test_multiclass_an_unknown_entry_still_stands_among_the_others(unknown):
+    """The log-odds of the other classes do not change when the label of one is unknown."""
+    scores = batch(1)[0] + torch.tensor([5.0, 0.0, 0.0])
+    classes = torch.arange(len(scores)) % LABELS
+    known = torch.ones(len(scores), LABELS, dtype=torch.bool)
+    known[:, 0] = False
+    extra = {"mask": known} if unknown == "mask" else {"weights": known.float()}
+    loss, all_known = (aimfor.Loss("f1", num_labels=LABELS, multiclass=True) for _ in range(2))
+    loss(scores, classes, **extra)
+    all_known(scores, classes)
+    torch.testing.assert_close(loss.thresholds[:, 1:], all_known.thresholds[:, 1:])
+    known[0] = False  # a row of which nothing is known may hold anything
+    scores[0], classes[0] = torch.nan, -1
+    loss(scores, classes, **({"mask": known} if unknown == "mask" else {"weights": known.float()}))
 
 
 @pytest.mark.parametrize("masked", [False, True])

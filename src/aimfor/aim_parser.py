@@ -4,9 +4,9 @@ import re
 from difflib import get_close_matches
 
 from aimfor.aim_texts import OPTIONS, Target
-from aimfor.aims import AUCPR, AUCROC, Aim, FBeta, FPRAtTPR, PointAim, PrecisionAtRecall, RecallAtPrecision, TPRAtFPR
+from aimfor.aims import AUCPR, AUCROC, Aim, FBeta, PointAim
 
-POINT_AIMS: tuple[type[PointAim], ...] = (RecallAtPrecision, PrecisionAtRecall, TPRAtFPR, FPRAtTPR)
+POINT_AIMS: tuple[type[PointAim], ...] = tuple(PointAim.__subclasses__())
 AREA_AIMS = {"aucpr": (AUCPR, ("precision", "recall")), "aucroc": (AUCROC, ("fpr",))}
 
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
@@ -18,10 +18,7 @@ RANGE = re.compile(
 
 # Right spellings with # for a number, and what they stand for: used only to suggest one.
 SPELLINGS = {
-    "recall@precision>=#": "recall@precision>=0.9",
-    "precision@recall>=#": "precision@recall>=0.95",
-    "tpr@fpr<=#": "tpr@fpr<=0.01",
-    "fpr@tpr>=#": "fpr@tpr>=0.9",
+    **{f"{kind.text}#": f"{kind.text}0.5" for kind in POINT_AIMS},
     "aucpr": "aucpr",
     "aucpr[precision>=#]": "aucpr[precision>=0.8]",
     "aucpr[precision<=#]": "aucpr[precision<=0.5]",
@@ -43,7 +40,13 @@ OTHER_NAMES = {
     "rocauc": "aucroc",
     "auroc": "aucroc",
     "auc": "aucroc",
+    "fbeta": "f1",
+    "fscore": "f1",
+    "fmeasure": "f1",
+    "macrof#": "f1",
+    "microf#": "f1",
 }
+SHORT_NAMES = {r"\br@p": "recall@precision", r"\bp@r": "precision@recall"}
 
 
 def aim(text: str | Aim) -> Aim:
@@ -70,6 +73,8 @@ def aim(text: str | Aim) -> Aim:
     options = {}
     for part in parts:
         name, equals, value = part.partition("=")
+        if name in options:
+            raise ValueError(f"{name} must be given once, got {text!r}")
         if not equals or name not in OPTIONS:
             raise ValueError(
                 f"an option of an aim must be one of {', '.join(f'{key}=' for key in OPTIONS)}, got {part!r}"
@@ -77,10 +82,12 @@ def aim(text: str | Aim) -> Aim:
         try:
             options[name] = OPTIONS[name](value)
         except ValueError:
-            raise ValueError(f"{name} must be a number, got {value!r}") from None
+            kind = "whole number" if OPTIONS[name] is int else "number"
+            raise ValueError(f"{name} must be a {kind}, got {value!r}") from None
     record = _read(head, options)
     if record is None:
-        raise ValueError(f"aim must be a known aim, got {text!r}; did you mean {_nearest(head)!r}?")
+        suggestion = "; ".join([_nearest(head), *parts])
+        raise ValueError(f"aim must be a known aim, got {text!r}; did you mean {suggestion!r}?")
     return record
 
 
@@ -119,6 +126,9 @@ def _target(text: str) -> Target:
 
 
 def _nearest(head: str) -> str:
+    head = re.sub(rf"({NUMBER})%", lambda percent: f"{float(percent[1]) / 100:g}", head)
+    for short, name in SHORT_NAMES.items():
+        head = re.sub(short, name, head)
     numbers = re.findall(NUMBER, head)
     skeleton = re.sub(NUMBER, "#", head)
     bare = re.sub(r"[^a-z#]", "", skeleton)

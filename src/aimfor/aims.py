@@ -92,7 +92,6 @@ class Aim(ABC):
     """What to train for. Records of this kind are made by their class or from their text by `aim`."""
 
     greater_is_better: ClassVar[bool] = True
-    is_area: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -150,7 +149,8 @@ def cells(low: Tensor, high: Tensor, count: int, spacing: str) -> tuple[Tensor, 
     """Cut ranges into cells and give their middles and widths, `[K, L]`, the widths of a range adding up to 1.
 
     The range is that of the slack (1 - precision, 1 - recall, or the false-positive rate), so that small means strict.
-    Geometric cells shrink towards the strict end: by equal factors, or by halves where the range reaches down to 0.
+    Geometric cells shrink towards the strict end by equal factors; where the range reaches down to 0, by halves, or
+    less with so many anchors that halves would end below a ten-thousandth of it.
     An empty range (low >= high) gets width 0.
     """
     high = torch.maximum(low, high)
@@ -160,7 +160,8 @@ def cells(low: Tensor, high: Tensor, count: int, spacing: str) -> tuple[Tensor, 
     else:
         tiny = torch.finfo(low.dtype).tiny
         by_factor = low * (high.clamp(min=tiny) / low.clamp(min=tiny)) ** (steps / count)
-        by_halves = high * 2 ** (steps - count) * (steps > 0)
+        shrink = max(0.5, 1e-4 ** (1 / max(1, count - 1)))
+        by_halves = high * shrink ** (count - steps) * (steps > 0)
         edges = torch.where(low > 0, by_factor, by_halves)
     widths = edges.diff(dim=0)
     total = widths.sum(0)
@@ -207,6 +208,7 @@ class PointAim(Aim):
         checks.whole_number("num_anchors", self.num_anchors, at_least=1)
         if self.band is not None:
             checks.positive_number("band", self.band, above=1)
+            checks.rule(self.num_anchors > 1, "num_anchors", "must be at least 2 with a band", self.num_anchors)
             for value in checks.as_tuple(name, self.target):
                 slack = 1 - value if self.strict_at_one else value
                 checks.rule(slack * self.band < 1, "band", f"must keep all anchors around {value} in (0, 1)", self.band)
@@ -290,7 +292,6 @@ class AreaAim(Aim):
 
     num_anchors: int
     spacing: str
-    is_area: ClassVar[bool] = True
 
     @property
     def anchor_count(self) -> int:
@@ -413,7 +414,7 @@ class FBeta(Aim):
 
     def __post_init__(self):
         for value in checks.as_tuple("beta", self.beta):
-            checks.positive_number("beta", value)
+            checks.in_range("beta", value, 0.001, 1000)
 
     @property
     def anchor_count(self) -> int:

@@ -8,16 +8,18 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aimfor import checks
+from aimfor.log_odds import log_odds
 
 # Sums over a batch, weighted by 1 / prior, must stay within float32.
-LARGEST_SCORE = 1e25
+LARGEST = 1e25
 
 
 class Batch(NamedTuple):
     """A checked batch, each `[B, L]`.
 
     Attributes:
-        scores: float32 or float64, still part of the caller's graph; 0 where the entry has no weight.
+        scores: float32 or float64, still part of the caller's graph; log-odds when multiclass; 0 where the entry has no
+            weight.
         positive_weights: weight of the entry where its label is 1, else 0.
         negative_weights: weight of the entry where its label is 0, else 0.
     """
@@ -49,34 +51,26 @@ def training_batch(
         if not isinstance(value, Tensor) and (name in ("scores", "labels") or value is not None):
             raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
     _check_scores(scores, num_labels, multiclass)
-    rows = _per_entry("mask", mask, scores), _per_entry("weights", weights, scores)
     if mask is not None and mask.dtype != torch.bool:
         raise TypeError(f"mask must be of dtype torch.bool, got {mask.dtype}")
-    dense = _one_hot(labels, scores, mask) if multiclass else labels
+    if labels.is_complex():
+        raise TypeError(f"labels must be real, got {labels.dtype}")
+    matrix = scores.unsqueeze(1) if scores.ndim == 1 else scores
+    matrix = matrix.to(torch.promote_types(scores.dtype, torch.float32))
+    entry_weights = _entry_weights(_per_entry("mask", mask, scores), _per_entry("weights", weights, scores), matrix)
+    present = entry_weights != 0
+    # A class without a label of its own still stands among the others of its row.
+    looked_at = present.any(1, keepdim=True) if multiclass else present
+    matrix = torch.where(looked_at, matrix, 0.0)
+    _all_entries("scores", matrix, matrix.abs() <= LARGEST, f"finite and at most {LARGEST:g} in size")
+    dense = _one_hot(labels, scores, looked_at) if multiclass else labels
     if dense.shape != scores.shape:
         raise ValueError(f"labels must have the shape of scores, {tuple(scores.shape)}, got {tuple(labels.shape)}")
-
-    if scores.ndim == 1:
-        scores, dense = scores.unsqueeze(1), dense.unsqueeze(1)
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    present, entry_weights = _presence(*rows, scores)
-    if present is not None:
-        _all_entries("weights", entry_weights, entry_weights.isfinite() & (entry_weights >= 0), "finite and >= 0")
-        scores, dense = torch.where(present, scores, 0.0), torch.where(present, dense, 0)
-    _all_entries("scores", scores, scores.abs() <= LARGEST_SCORE, f"finite and at most {LARGEST_SCORE:g} in size")
+    dense = torch.where(present, dense.unsqueeze(1) if dense.ndim == 1 else dense, 0)
     positive = dense == 1
     _all_entries("labels", dense, positive | (dense == 0), "0 or 1")
-    return Batch(scores, entry_weights * positive, entry_weights * ~positive)
-
-
-def score_matrix(scores: Tensor, at_least: int = 1) -> None:
-    """Check that scores are a floating-point matrix with enough columns."""
-    if not isinstance(scores, Tensor) or not scores.is_floating_point():
-        raise TypeError(
-            f"scores must be a floating-point tensor, got {getattr(scores, 'dtype', type(scores).__name__)}"
-        )
-    if scores.ndim != 2 or scores.shape[1] < at_least:
-        raise ValueError(f"scores must have shape [B, C] with C >= {at_least}, got {tuple(scores.shape)}")
+    ranked = torch.where(present, log_odds(matrix), 0.0) if multiclass else matrix
+    return Batch(ranked, entry_weights * positive, entry_weights * ~positive)
 
 
 def known_priors(priors: float | Sequence[float] | Tensor | None, num_labels: int) -> Tensor | None:
@@ -84,6 +78,8 @@ def known_priors(priors: float | Sequence[float] | Tensor | None, num_labels: in
     if priors is None:
         return None
     row = checks.per_column("priors", priors, (1, num_labels), 0, 1, open_low=True, open_high=True)
+    for prior in row:
+        checks.away_from_ends("priors", prior)
     return torch.tensor(row, dtype=torch.float32)
 
 
@@ -109,27 +105,27 @@ def _per_entry(name: str, value: Tensor | None, scores: Tensor) -> Tensor | None
     raise ValueError(f"{name} must have shape {' or '.join(map(str, allowed))}, got {tuple(value.shape)}")
 
 
-def _one_hot(labels: Tensor, scores: Tensor, mask: Tensor | None) -> Tensor:
-    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+def _one_hot(labels: Tensor, scores: Tensor, looked_at: Tensor) -> Tensor:
+    if labels.is_floating_point() or labels.dtype == torch.bool:
         raise TypeError(f"labels must be whole numbers when multiclass, got {labels.dtype}")
     if labels.shape != scores.shape[:1]:
         raise ValueError(f"labels must have shape {tuple(scores.shape[:1])} when multiclass, got {tuple(labels.shape)}")
-    valid = (labels >= 0) & (labels < scores.shape[1])
-    if mask is not None and mask.shape == labels.shape:
-        labels, valid = torch.where(mask, labels, 0), valid | ~mask
-    _all_entries("labels", labels, valid, f"in 0..{scores.shape[1] - 1}")
+    labels = torch.where(looked_at.squeeze(1), labels, 0)
+    _all_entries("labels", labels, (labels >= 0) & (labels < scores.shape[1]), f"in 0..{scores.shape[1] - 1}")
     return F.one_hot(labels.long(), scores.shape[1])
 
 
-def _presence(mask: Tensor | None, weights: Tensor | None, scores: Tensor) -> tuple[Tensor | None, Tensor]:
-    """Which entries are there (None for all), and the weight of each."""
-    ones = torch.ones_like(scores, requires_grad=False)
-    if mask is None and weights is None:
-        return None, ones
-    entry_weights = ones if weights is None else weights.detach().to(scores).expand_as(scores)
-    if mask is not None:
-        entry_weights = torch.where(mask, entry_weights, 0.0)
-    return entry_weights != 0, entry_weights
+def _entry_weights(mask: Tensor | None, weights: Tensor | None, matrix: Tensor) -> Tensor:
+    """The weight of each entry, 0 where it is absent."""
+    if weights is None:
+        entry_weights = torch.ones_like(matrix, requires_grad=False)
+    else:
+        weights = weights.detach()
+        valid = (weights == 0) | ((weights >= 1 / LARGEST) & (weights <= LARGEST))
+        valid = valid if mask is None else valid | ~mask
+        _all_entries("weights", weights.expand_as(valid), valid, f"0 or between {1 / LARGEST:g} and {LARGEST:g}")
+        entry_weights = weights.to(matrix).expand_as(matrix)
+    return entry_weights if mask is None else torch.where(mask, entry_weights, 0.0)
 
 
 def _all_entries(name: str, values: Tensor, valid: Tensor, must: str) -> None:

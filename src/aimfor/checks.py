@@ -167,7 +167,18 @@ def choice(name: str, value: Any, options: Sequence[str]) -> None:
 def targets(name: str, value: Any) -> None:
     """Check a target, or a tuple of one per label, each strictly between 0 and 1."""
     for entry in as_tuple(name, value):
-        in_range(name, entry, 0, 1, open_low=True, open_high=True)
+        away_from_ends(name, in_range(name, entry, 0, 1, open_low=True, open_high=True))
+
+
+def away_from_ends(name: str, value: float) -> None:
+    """Check that a share in (0, 1) is not one that float32 would round to an end."""
+    rule(1e-7 <= value <= 1 - 1e-7, name, "must be at least 1e-07 away from 0 and 1", value)
+
+
+def yes_or_no(name: str, value: Any) -> None:
+    """Raise a TypeError when `value` is not a bool."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
 
 
 def target_range(axis: str, low: Any, high: Any) -> None:

@@ -33,7 +33,7 @@ def main() -> None:
         out: Annotated[Path, typer.Option(help="Folder for the picture; made when absent.")] = Path("demo"),
         seed: Annotated[int, typer.Option(min=0, help="Seed of the data, the splits and the models.")] = 0,
     ) -> None:
-        """Train log-loss and aimfor side by side on two small problems: a table and a picture, in under a minute."""
+        """Train log-loss and aimfor side by side on two small problems: tables and a picture, in about a minute."""
         import torch
 
         from aimfor.demo import run

@@ -1,9 +1,7 @@
-"""Weigh, for exclusive classes: the log-odds of each class against all others, log(p_c / (1 - p_c)) under softmax."""
+"""Enter, for exclusive classes: the log-odds of each class against all others, log(p_c / (1 - p_c)) under softmax."""
 
 import torch
 from torch import Tensor
-
-from aimfor.batches import score_matrix
 
 
 def log_odds(scores: Tensor) -> Tensor:
@@ -22,7 +20,11 @@ def log_odds(scores: Tensor) -> Tensor:
         tensor([[     0.,      0.],
                 [ 30000., -30000.]])
     """
-    score_matrix(scores, at_least=2)
+    if not isinstance(scores, Tensor) or not scores.is_floating_point():
+        kind = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
+        raise TypeError(f"scores must be a floating-point tensor, got {kind}")
+    if scores.ndim != 2 or scores.shape[1] < 2:
+        raise ValueError(f"scores must have shape [B, C] with C >= 2, got {tuple(scores.shape)}")
     top_score, top = scores.max(dim=1, keepdim=True)
     exps = (scores - top_score.detach()).exp()
     # For a class that is not the top one the top class is among the others, so the difference is at least 1 and nothing

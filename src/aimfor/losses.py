@@ -12,7 +12,6 @@ from aimfor.aims import Aim, Rates
 from aimfor.batches import known_priors, training_batch
 from aimfor.bounds import Sums, attach_gradient, sums_and_gradient
 from aimfor.distributed import sum_over_ranks, world_size
-from aimfor.log_odds import log_odds
 from aimfor.state import Census, State, Step
 from aimfor.surrogates import SURROGATES, Surrogate
 
@@ -36,9 +35,13 @@ class Diagnostics(NamedTuple):
         surrogate_recall, surrogate_precision, surrogate_fpr: as the loss sees them; bounds on the exact ones
             (recall and precision from below, fpr from above) with every surrogate but sigmoid.
         recall, precision, fpr: exact, at the learned thresholds.
-        violation: of the constraint that drives the multipliers, in units of its bound; at or below 0 where it holds.
-        feasible: False where the constraint stays broken, without getting better, with its multiplier at its limit.
-        priors: share of positives.
+        violation: of the constraint that drives the multipliers, as the table of the aim writes it (docs/aims.md); at
+            or below 0 where it holds, and always for F_beta, which has a rule instead of a constraint to learn.
+        feasible: False where the constraint stays broken, without getting better, with its multiplier at its limit or
+            nothing predicted positive.
+        priors: share of positives that the aim is about.
+
+    Rates are nan for a label that has not taken part yet.
     """
 
     targets: Tensor
@@ -77,8 +80,8 @@ class Loss(nn.Module):
             constraint cannot meet.
         multiclass: labels are class indices `[B]` of `num_labels` exclusive classes; the aim is trained on the softmax
             log-odds of each class.
-        priors: share of positives, a number or one per label; counted over the training batches when None. Give them
-            when the batches are drawn with another share than the data the aim is about.
+        priors: share of positives that the aim is about, a number or one per label; the share in the training batches
+            when None. Give it when the batches are drawn with another share, without weights that undo it.
         dual_rate: step of the multipliers.
         threshold_rate: step of the thresholds, in standard deviations of the scores.
         warmup: batches that a label spends on the hinge before a tight surrogate.
@@ -106,9 +109,10 @@ class Loss(nn.Module):
     ):
         super().__init__()
         self.aim = parse_aim(aim)
-        checks.whole_number("num_labels", num_labels, at_least=2 if multiclass else 1)
+        checks.whole_number("num_labels", num_labels, at_least=2 if multiclass is True else 1)
         for count in self.aim.label_counts():
             checks.rule(count == num_labels, "aim", f"must have one target per label ({num_labels} labels)", count)
+        checks.yes_or_no("multiclass", multiclass)
         checks.choice("surrogate", surrogate, tuple(SURROGATES))
         checks.choice("constraint", constraint, ("surrogate", "exact"))
         checks.whole_number("warmup", warmup, at_least=1)
@@ -125,7 +129,7 @@ class Loss(nn.Module):
 
     @property
     def thresholds(self) -> Tensor:
-        """`[K, L]` learned thresholds; positive means score >= threshold."""
+        """`[K, L]` learned thresholds, positive means score >= threshold; the buffer itself, so clone it to keep it."""
         return self.state.thresholds
 
     @property
@@ -135,7 +139,7 @@ class Loss(nn.Module):
 
     @property
     def priors(self) -> Tensor:
-        """`[L]` share of positives, counted or given; 0.5 for a counted label until both of its classes were seen."""
+        """`[L]` share of positives, given or counted; 0.5 for a counted label until both of its classes were seen."""
         return self.state.priors
 
     # The pass decides on values (checks, rungs of the ladder), which a compiled graph cannot: it runs between graphs.
@@ -161,16 +165,21 @@ class Loss(nn.Module):
             if learning:  # the other ranks wait for this one's census
                 sum_over_ranks(self._census_to_send(failed=True))
             raise
-        ranked = log_odds(batch.scores) if self.multiclass else batch.scores
         with torch.no_grad():
-            value, gradient = self._pass(ranked.detach(), batch.positive_weights, batch.negative_weights, learning)
-        return attach_gradient(value, ranked, gradient)
+            value, gradient = self._pass(
+                batch.scores.detach(), batch.positive_weights, batch.negative_weights, learning
+            )
+        return attach_gradient(value, batch.scores, gradient)
 
     def diagnostics(self) -> Diagnostics:
         """Running numbers of the recent training batches; see `Diagnostics`."""
         state = self.state
         anchors = self.aim.anchors(state.priors, state.surrogate_rates)
-        bounded, exact = (_measures(rates, state.priors) for rates in (state.surrogate_rates, state.exact_rates))
+        seen = state.steps > 0
+        bounded, exact = (
+            [torch.where(seen, measure, torch.nan) for measure in _measures(rates, state.priors)]
+            for rates in (state.surrogate_rates, state.exact_rates)
+        )
         return Diagnostics(
             targets=anchors.target,
             thresholds=state.thresholds.clone(),
@@ -181,7 +190,7 @@ class Loss(nn.Module):
             recall=exact[0],
             precision=exact[1],
             fpr=exact[2],
-            violation=anchors.violation(state.running_driving_rates),
+            violation=torch.where(seen, anchors.violation(state.running_driving_rates), torch.nan),
             feasible=~state.stuck,
             priors=state.priors.clone(),
         )
@@ -202,10 +211,12 @@ class Loss(nn.Module):
             state.observe_(census)
 
         active = state.taking_part & (census.weight > 0)
-        priors = torch.where(active, state.priors, 0.5)
+        # Rates are shares of each class as the batches hold it; what the aim is about, a given prior if there is one,
+        # enters with the false positives per positive.
+        counted = torch.where(active, state.counted_priors, 0.5)
         weight = torch.where(active, census.weight, 1.0)
-        u_unit, v_unit = active / (priors * weight), active / ((1 - priors) * weight)
-        anchors = self.aim.anchors(priors, state.surrogate_rates)
+        u_unit, v_unit = active / (counted * weight), active / ((1 - counted) * weight)
+        anchors = self.aim.anchors(state.priors, state.surrogate_rates)
         multipliers = state.multipliers if anchors.multiplier is None else anchors.multiplier
         u_cost, v_cost = anchors.costs(multipliers)
         # All anchors of a label by one factor: the minimiser of the label stays, and the gradient keeps the size of
@@ -215,7 +226,7 @@ class Loss(nn.Module):
         costs = share * u_cost * u_unit, share * v_cost * v_unit
         sums, gradient = self._climb(scores, positive_weights, negative_weights, *costs)
         # Cut off where its square would leave float32.
-        deviation = (scores - census.mean_score.to(scores)).clamp(-1e16, 1e16)
+        deviation = (scores - state.score_mean.to(scores)).clamp(-1e16, 1e16)
         deviations = (weights * deviation.square()).sum(0)
 
         sums, deviations = _reduced(reduce, sums, deviations)
@@ -321,11 +332,11 @@ class Loss(nn.Module):
             self._warned = True
             named = ", ".join(str(label) for label in stuck.nonzero().flatten()[:5].tolist())
             ways = ['constraint="exact"'] if self.constraint == "surrogate" else []
-            ways += ['surrogate="sigmoid"'] if self.surrogate.convex else []
+            ways += ['surrogate="sigmoid" with it'] if self.surrogate.convex else []
             warnings.warn(
                 f"the {self.surrogate.name} constraint of {str(self.aim)!r} looks infeasible for {int(stuck.sum())} of "
-                f"{self.num_labels} labels (such as {named}): it stays broken with its multiplier at its limit; try "
-                f"{', '.join([*ways, 'a milder target'])}",
+                f"{self.num_labels} labels (such as {named}): it stays broken however much it weighs; try "
+                f"{', '.join([*ways, 'an area such as aucpr', 'a milder target'])}",
                 InfeasibleConstraintWarning,
                 stacklevel=7,
             )

@@ -15,13 +15,15 @@ from aimfor.aims import Anchors, Rates
 FORGET = 0.01
 # The same for the typical slope by which threshold steps are divided.
 FORGET_SLOPE = 0.001
-# A constraint is given up when, with its multiplier at its limit, so many steps have not lowered its violation by this
-# factor: a model that still grows into it does so slowly but steadily.
+# A constraint looks infeasible when, with its multiplier at its limit or nothing predicted positive, so many steps have
+# not lowered its violation by this factor: a model that still grows into it does so slowly but steadily.
 PATIENCE = 500
 PROGRESS = 0.95
 # A multiplier is of order 1 where the constraint can be met (it is divided by its bound). One that has come this far
 # already weighs hardly anything but the constraint, and going on would drown every other anchor.
 MAX_MULTIPLIER = 20.0
+# Batches of the present weight that a count of the classes may hold.
+LONGEST_COUNT = 2.0**20
 # Load and room of a constraint below this are those of predicting nothing.
 SMALLEST_SIZE = 1e-3
 # Started low: a constraint that weighs too much at first costs more steps than one that has to be learned.
@@ -64,16 +66,17 @@ class State(nn.Module):
     Args:
         anchor_count: K.
         num_labels: L.
-        priors: `[L]` known priors, which are then never changed; None to count them.
+        priors: `[L]` the share of positives that the aim is about; None for the counted one.
     """
 
-    priors: Tensor
+    given_priors: Tensor | None
     class_weight: Tensor
     steps: Tensor
     thresholds: Tensor
     multipliers: Tensor
     rates: Tensor
     positives: Tensor
+    score_mean: Tensor
     score_variance: Tensor
     slope_square: Tensor
     violation_square: Tensor
@@ -83,21 +86,37 @@ class State(nn.Module):
 
     def __init__(self, anchor_count: int, num_labels: int, priors: Tensor | None):
         super().__init__()
-        self.known_priors = priors is not None
         per_label, per_anchor = (num_labels,), (anchor_count, num_labels)
-        self.register_buffer("priors", torch.full(per_label, 0.5) if priors is None else priors.clone())
-        self.register_buffer("class_weight", torch.zeros(2, num_labels))  # positives, negatives
+
+        def keep(name: str, shape: tuple[int, ...], start: float = 0.0) -> None:
+            self.register_buffer(name, torch.full(shape, start, dtype=torch.float32))
+
+        # An option, like the aim itself: it moves with the module, but a loaded state does not change it.
+        self.register_buffer("given_priors", None if priors is None else priors.clone(), persistent=False)
         self.register_buffer("steps", torch.zeros(per_label, dtype=torch.long))
-        self.register_buffer("thresholds", torch.zeros(per_anchor))
-        self.register_buffer("multipliers", torch.full(per_anchor, START_MULTIPLIER))
-        self.register_buffer("rates", torch.zeros(4, *per_anchor))  # surrogate u, v; exact u, v
-        self.register_buffer("positives", torch.ones(per_label))
-        self.register_buffer("score_variance", torch.zeros(per_label))
-        self.register_buffer("slope_square", torch.zeros(per_anchor))
-        self.register_buffer("violation_square", torch.zeros(per_anchor))
-        self.register_buffer("driving_rates", torch.zeros(2, *per_anchor))
-        self.register_buffer("lowest_violation", torch.full(per_anchor, torch.finfo(torch.float32).max))
-        self.register_buffer("fruitless_steps", torch.zeros(per_anchor))
+        keep("class_weight", (2, num_labels))  # positives, negatives
+        keep("thresholds", per_anchor)
+        keep("multipliers", per_anchor, START_MULTIPLIER)
+        keep("rates", (4, *per_anchor))  # surrogate u, v; exact u, v
+        keep("positives", per_label, 1.0)
+        keep("score_mean", per_label)
+        keep("score_variance", per_label)
+        keep("slope_square", per_anchor)
+        keep("violation_square", per_anchor)
+        keep("driving_rates", (2, *per_anchor))
+        keep("lowest_violation", per_anchor, torch.finfo(torch.float32).max)
+        keep("fruitless_steps", per_anchor)
+
+    @property
+    def counted_priors(self) -> Tensor:
+        """`[L]` share of positives in the training batches; 0.5 until both classes have been seen."""
+        positives, negatives = self.class_weight
+        return torch.where(self.taking_part, positives / (positives + negatives).clamp(min=1e-30), 0.5)
+
+    @property
+    def priors(self) -> Tensor:
+        """`[L]` share of positives that the aim is about."""
+        return self.counted_priors if self.given_priors is None else self.given_priors
 
     @property
     def surrogate_rates(self) -> Rates:
@@ -121,12 +140,15 @@ class State(nn.Module):
 
     def observe_(self, census: Census) -> None:
         """Count the classes of a training batch; a label that takes part for the first time starts at its mean."""
+        # Before a count is so long that float32 would round a batch away, it is halved: its share stays as it is.
+        full = self.class_weight.sum(0) > LONGEST_COUNT * census.weight
+        self.class_weight *= torch.where(full & (census.weight > 0), 0.5, 1.0)
         self.class_weight += torch.stack([census.positive_weight, census.weight - census.positive_weight])
-        if not self.known_priors:
-            positives, negatives = self.class_weight
-            self.priors.copy_(torch.where(self.taking_part, positives / (positives + negatives), self.priors))
-        starting = self.taking_part & (self.steps == 0)
+        active = self.taking_part & (census.weight > 0)
+        starting = active & (self.steps == 0)
         self.thresholds.copy_(torch.where(starting, census.mean_score, self.thresholds))
+        # The mean is a running one, so that batches of one row have a spread too.
+        self.score_mean.lerp_(census.mean_score, active * (1 / (self.steps + 1).float()).clamp(min=FORGET))
 
     def learn_(self, step: Step, dual_rate: float, threshold_rate: float) -> None:
         """One step of multipliers and thresholds.
@@ -139,7 +161,7 @@ class State(nn.Module):
         active, anchors = step.active, step.anchors
         slope = step.slope.float()
         self.steps += active
-        first_mean = 1 / self.steps.clamp(min=1)
+        first_mean = 1 / self.steps.clamp(min=1).float()
         forget = active * first_mean.clamp(min=FORGET)
         forget_slope = active * first_mean.clamp(min=FORGET_SLOPE)
         self.rates.lerp_(torch.stack([*step.surrogate[:2], *step.exact[:2]]).float(), forget)
@@ -162,15 +184,19 @@ class State(nn.Module):
 
     @property
     def stuck(self) -> Tensor:
-        """`[K, L]`, constraints that stay broken, without getting better, while their multiplier is at its limit."""
+        """`[K, L]`, constraints that stay broken, without getting better, while their multiplier is at its limit or
+        nothing is predicted positive."""
         return self.fruitless_steps >= PATIENCE
 
     def _count_fruitless_steps_(self, step: Step) -> None:
         violation = step.anchors.violation(self.running_driving_rates)
         better = violation < PROGRESS * self.lowest_violation
         self.lowest_violation.copy_(torch.where(step.active & better, violation, self.lowest_violation))
-        waiting = ~better & (violation > 0) & (self.multipliers >= MAX_MULTIPLIER)
-        self.fruitless_steps.copy_(torch.where(step.active, (self.fruitless_steps + 1) * waiting, self.fruitless_steps))
+        exact = self.exact_rates
+        nothing = (exact.recall < SMALLEST_SIZE) & (exact.v < SMALLEST_SIZE)
+        pressed = step.active & (nothing | (self.multipliers >= MAX_MULTIPLIER))
+        self.fruitless_steps += pressed
+        self.fruitless_steps *= ~(step.active & (better | (violation <= 0)))
 
     def _dual_step_(self, step: Step, forget: Tensor) -> Tensor:
         """The violation in units in which one dual rate serves every target, batch size and stage of training."""
