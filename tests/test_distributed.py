@@ -1,6 +1,8 @@
 """Two gloo processes on halves of a batch do what one process does on the whole."""
 
 import tempfile
+import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import torch.multiprocessing as mp
 import aimfor
 
 LABELS, STEPS = 3, 6
+PATIENCE = 60  # seconds; two processes start and finish within ten
 OPTIONS = [
     ("aucpr; num_anchors=4", {}),
     ("recall@precision>=0.8", {"surrogate": "sigmoid", "warmup": 3, "constraint": "exact"}),
@@ -49,10 +52,15 @@ def whole(case: int):
     return gradients, loss.state_dict()
 
 
+def join_group(rank: int, folder: str) -> None:
+    address = f"file://{folder}/rendezvous"
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2, timeout=timedelta(seconds=PATIENCE))
+
+
 def worker(rank: int, folder: str, case: int, split: int) -> None:
     torch.set_num_threads(1)
     loss = make_loss(case)  # before the process group exists
-    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
+    join_group(rank, folder)
     net = torch.nn.parallel.DistributedDataParallel(model())
     optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
     gradients = []
@@ -72,7 +80,7 @@ def worker(rank: int, folder: str, case: int, split: int) -> None:
 
 
 def refusing(rank: int, folder: str) -> None:
-    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
+    join_group(rank, folder)
     loss = make_loss(0)
     inputs, labels, _ = batch(0)
     scores = model()(inputs).detach()
@@ -91,7 +99,13 @@ def refusing(rank: int, folder: str) -> None:
 
 def in_two_processes(function, *arguments) -> list:
     with tempfile.TemporaryDirectory() as folder:
-        mp.start_processes(function, args=(folder, *arguments), nprocs=2, start_method="spawn")
+        context = mp.start_processes(function, args=(folder, *arguments), nprocs=2, start_method="spawn", join=False)
+        end = time.monotonic() + 2 * PATIENCE
+        while not context.join(timeout=1):
+            if time.monotonic() > end:
+                for process in context.processes:
+                    process.kill()
+                pytest.fail("the two processes wait for each other")
         return [torch.load(Path(folder) / f"{rank}.pt") for rank in range(2)]
 
 
