@@ -3,6 +3,8 @@
 from aimfor import metrics
 from aimfor.aim_parser import aim
 from aimfor.aims import AUCPR, AUCROC, Aim, FBeta, FPRAtTPR, PrecisionAtRecall, RecallAtPrecision, TPRAtFPR
+from aimfor.batches import sparse_labels
+from aimfor.engines import Engine, engine
 from aimfor.log_odds import log_odds
 from aimfor.losses import Diagnostics, InfeasibleConstraintWarning, Loss
 from aimfor.metrics import UndefinedMetricWarning
@@ -13,6 +15,7 @@ __all__ = [
     "AUCROC",
     "Aim",
     "Diagnostics",
+    "Engine",
     "FBeta",
     "FPRAtTPR",
     "InfeasibleConstraintWarning",
@@ -22,7 +25,9 @@ __all__ = [
     "TPRAtFPR",
     "UndefinedMetricWarning",
     "aim",
+    "engine",
     "log_odds",
     "metrics",
     "pairwise_auc_loss",
+    "sparse_labels",
 ]

@@ -13,6 +13,7 @@ whether the target is precision 0.5 or a false-positive rate of 0.0001.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -43,7 +44,9 @@ class Rates(NamedTuple):
 
 
 class Anchors(NamedTuple):
-    """The table of an aim, each entry `[K, L]`: minimise the objective while load <= room.
+    """The table of an aim: minimise the objective while load <= room.
+
+    Each entry is `[K, L]`, or of length 1 along an axis on which it does not change.
 
     Attributes:
         target: the precision, recall or rate asked for at the anchor (nan where there is none).
@@ -121,28 +124,44 @@ def per_label(*values) -> set[int]:
     return {len(value) for value in values if isinstance(value, tuple)}
 
 
+@lru_cache(maxsize=64)
+def constant(value: Target, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A number, or one per label, as a row that broadcasts against `[K, L]`."""
+    return torch.tensor(value, dtype=dtype, device=device).view(1, -1)
+
+
 def as_row(value: Target, like: Tensor) -> Tensor:
-    """A target as `[L]`."""
-    return torch.as_tensor(value, dtype=like.dtype, device=like.device).expand(like.shape)
+    """A target as `[1, 1]` or `[1, L]`."""
+    return constant(value, like.dtype, like.device)
 
 
-def recall_at_precision_table(precision: Tensor, width: Tensor, priors: Tensor) -> Anchors:
+# The tables below take the slack of each anchor: 1 - precision, 1 - recall, or the false-positive rate. Entries that do
+# not change along an axis have length 1 there.
+
+
+def recall_at_precision_table(slack: Tensor, width: Tensor, priors: Tensor) -> Anchors:
     """min u subject to kappa a / (1 - a) v <= recall: the paper's eq. (minp@r), divided by 1 - a."""
-    one, zero = torch.ones_like(precision), torch.zeros_like(precision)
+    one, zero = as_row(1.0, priors), as_row(0.0, priors)
     kappa = (1 - priors) / priors
-    return Anchors(precision, width, one, zero, zero, kappa * precision / (1 - precision), zero, one)
+    return Anchors(1 - slack, width, one, zero, zero, (1 / slack - 1) * kappa, zero, one)
 
 
-def v_at_recall_table(recall: Tensor, width: Tensor, priors: Tensor) -> Anchors:
+def v_at_recall_table(slack: Tensor, width: Tensor, priors: Tensor) -> Anchors:
     """min v subject to u / (1 - r) <= 1: precision at recall, and false-positive rate at recall, have one minimiser."""
-    one, zero = torch.ones_like(recall), torch.zeros_like(recall)
-    return Anchors(recall, width, zero, one, 1 / (1 - recall), zero, one, zero)
+    one, zero = as_row(1.0, priors), as_row(0.0, priors)
+    return Anchors(1 - slack, width, zero, one, 1 / slack, zero, one, zero)
 
 
-def u_at_fpr_table(fpr: Tensor, width: Tensor, priors: Tensor) -> Anchors:
+def u_at_fpr_table(slack: Tensor, width: Tensor, priors: Tensor) -> Anchors:
     """min u subject to v / q <= 1: true-positive rate at a false-positive rate."""
-    one, zero = torch.ones_like(fpr), torch.zeros_like(fpr)
-    return Anchors(fpr, width, one, zero, zero, 1 / fpr, one, zero)
+    one, zero = as_row(1.0, priors), as_row(0.0, priors)
+    return Anchors(slack, width, one, zero, zero, 1 / slack, one, zero)
+
+
+@lru_cache(maxsize=64)
+def middles(count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The middles of equal cells of [0, 1], `[K, 1]`."""
+    return (torch.arange(count, dtype=dtype, device=device).unsqueeze(1) + 0.5) / count
 
 
 def cells(low: Tensor, high: Tensor, count: int, spacing: str) -> tuple[Tensor, Tensor]:
@@ -153,16 +172,16 @@ def cells(low: Tensor, high: Tensor, count: int, spacing: str) -> tuple[Tensor, 
     less with so many anchors that halves would end below a ten-thousandth of it.
     An empty range (low >= high) gets width 0.
     """
+    if spacing == "uniform":
+        length = (high - low).clamp(min=0)
+        return low + length * middles(count, low.dtype, low.device), (length > 0) / count
     high = torch.maximum(low, high)
     steps = torch.arange(count + 1, dtype=low.dtype, device=low.device).unsqueeze(1)
-    if spacing == "uniform":
-        edges = low + (high - low) * steps / count
-    else:
-        tiny = torch.finfo(low.dtype).tiny
-        by_factor = low * (high.clamp(min=tiny) / low.clamp(min=tiny)) ** (steps / count)
-        shrink = max(0.5, 1e-4 ** (1 / max(1, count - 1)))
-        by_halves = high * shrink ** (count - steps) * (steps > 0)
-        edges = torch.where(low > 0, by_factor, by_halves)
+    tiny = torch.finfo(low.dtype).tiny
+    by_factor = low * (high.clamp(min=tiny) / low.clamp(min=tiny)) ** (steps / count)
+    shrink = max(0.5, 1e-4 ** (1 / max(1, count - 1)))
+    by_halves = high * shrink ** (count - steps) * (steps > 0)
+    edges = torch.where(low > 0, by_factor, by_halves)
     widths = edges.diff(dim=0)
     total = widths.sum(0)
     return (edges[1:] + edges[:-1]) / 2, torch.where(total > 0, widths / total.clamp(min=1e-30), 0.0)
@@ -189,12 +208,11 @@ class PointAim(Aim):
 
     def anchors(self, priors: Tensor, rates: Rates) -> Anchors:
         target = as_row(self.target, priors)
-        slack = (1 - target if self.strict_at_one else target).unsqueeze(0)
+        slack = 1 - target if self.strict_at_one else target
         if self.band is not None:
             exponents = torch.linspace(1, -1, self.num_anchors, dtype=priors.dtype, device=priors.device)
             slack = slack * (self.band**exponents).unsqueeze(1)
-        anchored = 1 - slack if self.strict_at_one else slack
-        return type(self).table(anchored, torch.full_like(anchored, 1 / self.anchor_count), priors)
+        return type(self).table(slack, as_row(1 / self.anchor_count, priors), priors)
 
     def metric(self, y_true, y_score, *, sample_weight=None):
         return type(self).exact(y_true, y_score, self.target, sample_weight=sample_weight).value
@@ -338,10 +356,10 @@ class AUCPR(AreaAim):
         if self._over_recall:
             low, high = ends(self.min_recall, self.max_recall, priors)
             slack, width = cells(1 - high, 1 - low, self.num_anchors, self.spacing)
-            return v_at_recall_table(1 - slack.flip(0), width.flip(0), priors)
+            return v_at_recall_table(slack.flip(0), width.flip(0), priors)
         low, high = ends(self.min_precision, self.max_precision, priors)
         slack, width = cells(1 - high, 1 - torch.maximum(low, priors), self.num_anchors, self.spacing)
-        return recall_at_precision_table(1 - slack.flip(0), width.flip(0), priors)
+        return recall_at_precision_table(slack.flip(0), width.flip(0), priors)
 
     def metric(self, y_true, y_score, *, sample_weight=None):
         if self._over_recall:
@@ -421,13 +439,12 @@ class FBeta(Aim):
         return 1
 
     def anchors(self, priors: Tensor, rates: Rates) -> Anchors:
-        beta2 = as_row(self.beta, priors).square().unsqueeze(0)
-        kappa = ((1 - priors) / priors).unsqueeze(0)
+        beta2 = as_row(self.beta, priors).square()
+        kappa = (1 - priors) / priors
         psi = rates.recall.clamp(min=self.floor)
         cost = beta2 + kappa * rates.v
         width = (1 + beta2) * (psi / (cost + psi)).square()
-        one, zero = torch.ones_like(psi), torch.zeros_like(psi)
-        nothing = torch.full_like(psi, torch.nan)
+        one, zero, nothing = (as_row(value, priors) for value in (1.0, 0.0, torch.nan))
         return Anchors(nothing, width, zero, kappa / psi, one, zero, 1 - psi, zero, multiplier=cost / psi.square())
 
     def metric(self, y_true, y_score, *, sample_weight=None):
@@ -441,7 +458,7 @@ class FBeta(Aim):
 
 
 def ends(low: Target | None, high: Target | None, like: Tensor) -> tuple[Tensor, Tensor]:
-    """The range as two `[L]` rows; an end not given is the end of [0, 1]."""
+    """The range as two rows; an end not given is the end of [0, 1]."""
     low, high = plain_ends(low, high)
     return as_row(low, like), as_row(high, like)
 

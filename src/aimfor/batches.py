@@ -1,11 +1,13 @@
-"""Enter, for training: the tensors of a batch become scores and weights per entry, or one sentence on what is wrong."""
+"""Enter, for training: the tensors of a batch become one record, or one sentence on what is wrong with their form.
 
-from collections.abc import Sequence
+Their values are checked by the pass that reads them anyway (see `bounds.entries`).
+"""
+
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from aimfor import checks
 from aimfor.log_odds import log_odds
@@ -14,19 +16,27 @@ from aimfor.log_odds import log_odds
 LARGEST = 1e25
 
 
+class Positives(NamedTuple):
+    """Sparse labels: row i is positive in `columns[starts[i]:starts[i + 1]]`."""
+
+    starts: Tensor
+    columns: Tensor
+
+
 class Batch(NamedTuple):
-    """A checked batch, each `[B, L]`.
+    """A batch of the right form.
 
     Attributes:
-        scores: float32 or float64, still part of the caller's graph; log-odds when multiclass; 0 where the entry has no
-            weight.
-        positive_weights: weight of the entry where its label is 1, else 0.
-        negative_weights: weight of the entry where its label is 0, else 0.
+        scores: `[B, L]`, still part of the caller's graph; log-odds when multiclass.
+        labels: `[B, L]`, or the positions of the ones.
+        weights: `[B, 1]` or `[B, L]`; None for 1.
+        mask: bool, `[B, 1]` or `[B, L]`, False where there is nothing to look at; None for all True.
     """
 
     scores: Tensor
-    positive_weights: Tensor
-    negative_weights: Tensor
+    labels: Tensor | Positives
+    weights: Tensor | None
+    mask: Tensor | None
 
 
 def training_batch(
@@ -37,40 +47,64 @@ def training_batch(
     num_labels: int,
     multiclass: bool = False,
 ) -> Batch:
-    """Check one training batch. Entries with weight 0 or mask False are absent: nothing there is looked at.
+    """Bring one training batch into form. Entries with weight 0 or mask False are absent: nothing there is looked at.
 
     Args:
         scores: `[B]` when there is one label, or `[B, L]`.
-        labels: 0/1 of the shape of scores; class indices `[B]` when multiclass.
+        labels: 0/1 of the shape of scores, dense or sparse (CSR or COO); class indices `[B]` when multiclass.
         weights: `[B]` or like scores; None for 1.
         mask: bool, `[B]` or like scores; None for all True.
         num_labels: L.
         multiclass: whether labels are class indices.
     """
     for name, value in (("scores", scores), ("labels", labels), ("weights", weights), ("mask", mask)):
-        if not isinstance(value, Tensor) and (name in ("scores", "labels") or value is not None):
+        if not isinstance(value, Tensor) and (value is not None or name in ("scores", "labels")):
             raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+        if value is not None and value.device != scores.device:
+            raise ValueError(f"{name} must be on the device of scores, {scores.device}, got {value.device}")
     _check_scores(scores, num_labels, multiclass)
     if mask is not None and mask.dtype != torch.bool:
         raise TypeError(f"mask must be of dtype torch.bool, got {mask.dtype}")
     if labels.is_complex():
         raise TypeError(f"labels must be real, got {labels.dtype}")
     matrix = scores.unsqueeze(1) if scores.ndim == 1 else scores
-    matrix = matrix.to(torch.promote_types(scores.dtype, torch.float32))
-    entry_weights = _entry_weights(_per_entry("mask", mask, scores), _per_entry("weights", weights, scores), matrix)
-    present = entry_weights != 0
-    # A class without a label of its own still stands among the others of its row.
-    looked_at = present.any(1, keepdim=True) if multiclass else present
-    matrix = torch.where(looked_at, matrix, 0.0)
-    _all_entries("scores", matrix, matrix.abs() <= LARGEST, f"finite and at most {LARGEST:g} in size")
-    dense = _one_hot(labels, scores, looked_at) if multiclass else labels
-    if dense.shape != scores.shape:
+    weights, mask = _per_entry("weights", weights, scores), _per_entry("mask", mask, scores)
+    if multiclass:
+        return _classes(matrix, labels, None if weights is None else weights.detach(), mask)
+    if labels.shape != scores.shape:
         raise ValueError(f"labels must have the shape of scores, {tuple(scores.shape)}, got {tuple(labels.shape)}")
-    dense = torch.where(present, dense.unsqueeze(1) if dense.ndim == 1 else dense, 0)
-    positive = dense == 1
-    _all_entries("labels", dense, positive | (dense == 0), "0 or 1")
-    ranked = torch.where(present, log_odds(matrix), 0.0) if multiclass else matrix
-    return Batch(ranked, entry_weights * positive, entry_weights * ~positive)
+    if labels.layout == torch.strided:
+        in_form = labels.detach() if labels.ndim == 2 else labels.detach().unsqueeze(1)
+    else:
+        in_form = _positions(labels.detach())
+    return Batch(matrix, in_form, None if weights is None else weights.detach(), mask)
+
+
+def sparse_labels(rows: Iterable[Sequence[int]], num_labels: int) -> Tensor:
+    """Labels from lists of the labels that are 1, for a `collate_fn`: the dense 0/1 matrix is never built.
+
+    Args:
+        rows: for each row the indices of its labels, in any order.
+        num_labels: L.
+
+    Returns:
+        A sparse CSR tensor `[B, L]`.
+
+    Example:
+        >>> sparse_labels([[2, 0], [], [1]], num_labels=3).to_dense()
+        tensor([[1., 0., 1.],
+                [0., 0., 0.],
+                [0., 1., 0.]])
+    """
+    checks.whole_number("num_labels", num_labels, at_least=1)
+    tensors = [torch.as_tensor(row, dtype=torch.long).unique() for row in rows]
+    checks.rule(len(tensors) > 0, "rows", "must have at least one row", 0)
+    columns = torch.cat(tensors)
+    for column in (*columns[columns < 0][:1], *columns[columns >= num_labels][:1]):
+        raise ValueError(f"rows must hold whole numbers in 0..{num_labels - 1}, got {column.item()}")
+    starts = torch.tensor([0, *map(len, tensors)]).cumsum(0)
+    size = (len(tensors), num_labels)
+    return torch.sparse_csr_tensor(starts, columns, torch.ones(len(columns)), size, check_invariants=True)
 
 
 def known_priors(priors: float | Sequence[float] | Tensor | None, num_labels: int) -> Tensor | None:
@@ -86,9 +120,11 @@ def known_priors(priors: float | Sequence[float] | Tensor | None, num_labels: in
 def _check_scores(scores: Tensor, num_labels: int, multiclass: bool) -> None:
     if not scores.is_floating_point():
         raise TypeError(f"scores must be floating point, got {scores.dtype}")
-    allowed = f"[B, {num_labels}]" if multiclass or num_labels > 1 else "[B] or [B, 1]"
+    if scores.layout != torch.strided:
+        raise TypeError(f"scores must be a dense tensor, got {scores.layout}")
     one_column = scores.ndim == 1 and num_labels == 1
     if not one_column and (scores.ndim != 2 or scores.shape[1] != num_labels):
+        allowed = f"[B, {num_labels}]" if multiclass or num_labels > 1 else "[B] or [B, 1]"
         raise ValueError(f"scores must have shape {allowed} for num_labels={num_labels}, got {tuple(scores.shape)}")
     checks.rule(len(scores) > 0, "scores", "must have at least one row", tuple(scores.shape))
 
@@ -97,6 +133,8 @@ def _per_entry(name: str, value: Tensor | None, scores: Tensor) -> Tensor | None
     """A per-row or per-entry tensor as a matrix that broadcasts against `[B, L]`."""
     if value is None:
         return None
+    if value.layout != torch.strided or value.is_complex():
+        raise TypeError(f"{name} must be a dense tensor of real numbers, got {value.layout} of {value.dtype}")
     if value.shape == scores.shape:
         return value if value.ndim == 2 else value.unsqueeze(1)
     if value.shape == scores.shape[:1]:
@@ -105,29 +143,65 @@ def _per_entry(name: str, value: Tensor | None, scores: Tensor) -> Tensor | None
     raise ValueError(f"{name} must have shape {' or '.join(map(str, allowed))}, got {tuple(value.shape)}")
 
 
-def _one_hot(labels: Tensor, scores: Tensor, looked_at: Tensor) -> Tensor:
+def _positions(labels: Tensor) -> Positives:
+    """The ones of a sparse matrix."""
+    if labels.ndim != 2 or labels.layout not in (torch.sparse_csr, torch.sparse_coo):
+        raise TypeError(f"labels must be dense, sparse CSR or sparse COO of shape [B, L], got {labels.layout}")
+    if labels.layout == torch.sparse_coo:
+        labels = labels.coalesce().to_sparse_csr()
+    starts, columns, values = labels.crow_indices().long(), labels.col_indices().long(), labels.values()
+    # torch does not check what a sparse tensor is made of, and a position outside would be read as memory.
+    in_order = starts[0] == 0 and starts[-1] == len(columns) and bool((starts.diff() >= 0).all())
+    checks.rule(bool(in_order), "labels", "must have row starts in order", starts.tolist()[:5])
+    outside = (columns < 0) | (columns >= labels.shape[1])
+    if bool(outside.any()):
+        raise ValueError(f"labels must have columns in 0..{labels.shape[1] - 1}, got {columns[outside][0].item()}")
+    ones = values == 1
+    if not bool(ones.all()):
+        if bool((ones | (values == 0)).all()):  # zeros that are stored all the same
+            kept = torch.cat([ones.new_zeros(1), ones]).cumsum(0)
+            return Positives(kept[starts], columns[ones])
+        raise ValueError(f"labels must be 0 or 1 in every entry, got {values[~ones & (values != 0)][0].item()}")
+    return Positives(starts, columns)
+
+
+def _classes(scores: Tensor, labels: Tensor, weights: Tensor | None, mask: Tensor | None) -> Batch:
+    """Log-odds and one positive per row."""
+    rows, classes = scores.shape
     if labels.is_floating_point() or labels.dtype == torch.bool:
         raise TypeError(f"labels must be whole numbers when multiclass, got {labels.dtype}")
     if labels.shape != scores.shape[:1]:
         raise ValueError(f"labels must have shape {tuple(scores.shape[:1])} when multiclass, got {tuple(labels.shape)}")
-    labels = torch.where(looked_at.squeeze(1), labels, 0)
-    _all_entries("labels", labels, (labels >= 0) & (labels < scores.shape[1]), f"in 0..{scores.shape[1] - 1}")
-    return F.one_hot(labels.long(), scores.shape[1])
+    absent = _absent_rows(weights, mask)
+    if absent is not None:
+        # A class without a label of its own still stands among the others of its row; a row without any is not there.
+        labels = labels.masked_fill(absent, 0)
+        scores = scores.masked_fill(absent.unsqueeze(1), 0.0)
+    outside = (labels < 0) | (labels >= classes)
+    if bool(outside.any()):
+        raise ValueError(f"labels must be in 0..{classes - 1} in every entry, got {labels[outside][0].item()}")
+    checked(scores.detach())
+    starts = torch.arange(rows + 1, device=labels.device)
+    # Half precision has too few digits to tell the odds of sure predictions apart.
+    odds = log_odds(scores.to(torch.promote_types(scores.dtype, torch.float32)))
+    return Batch(odds, Positives(starts, labels.long()), weights, mask)
 
 
-def _entry_weights(mask: Tensor | None, weights: Tensor | None, matrix: Tensor) -> Tensor:
-    """The weight of each entry, 0 where it is absent."""
-    if weights is None:
-        entry_weights = torch.ones_like(matrix, requires_grad=False)
-    else:
-        weights = weights.detach()
-        valid = (weights == 0) | ((weights >= 1 / LARGEST) & (weights <= LARGEST))
-        valid = valid if mask is None else valid | ~mask
-        _all_entries("weights", weights.expand_as(valid), valid, f"0 or between {1 / LARGEST:g} and {LARGEST:g}")
-        entry_weights = weights.to(matrix).expand_as(matrix)
-    return entry_weights if mask is None else torch.where(mask, entry_weights, 0.0)
+def _absent_rows(weights: Tensor | None, mask: Tensor | None) -> Tensor | None:
+    if weights is None and mask is None:
+        return None
+    absent = torch.zeros((), dtype=torch.bool, device=(mask if weights is None else weights).device)
+    if mask is not None:
+        absent = ~mask
+    if weights is not None:
+        absent = absent | (weights == 0)
+    return absent.all(1)
 
 
-def _all_entries(name: str, values: Tensor, valid: Tensor, must: str) -> None:
+def checked(scores: Tensor) -> None:
+    """Refuse scores that are not finite or too large to sum."""
+    valid = scores.abs() <= LARGEST
     if not bool(valid.all()):
-        raise ValueError(f"{name} must be {must} in every entry, got {values.detach()[~valid][0].item()}")
+        raise ValueError(
+            f"scores must be finite and at most {LARGEST:g} in size in every entry, got {scores[~valid][0].item()}"
+        )

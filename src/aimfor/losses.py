@@ -6,17 +6,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from aimfor import checks
+from aimfor import bounds, checks, fused, native
 from aimfor.aim_parser import aim as parse_aim
-from aimfor.aims import Aim, Rates
-from aimfor.batches import known_priors, training_batch
-from aimfor.bounds import Sums, attach_gradient, sums_and_gradient
+from aimfor.aims import Aim, Anchors, Rates
+from aimfor.batches import Batch, known_priors, training_batch
+from aimfor.bounds import Counts, Sums, attach_gradient
 from aimfor.distributed import sum_over_ranks, world_size
-from aimfor.state import Census, State, Step
+from aimfor.engines import engine_for
+from aimfor.state import SMALLEST_DEVIATION, State, Step, difference
 from aimfor.surrogates import SURROGATES, Surrogate
 
-# Scores that differ by less are one score; it keeps a tight surrogate from becoming infinitely sharp on them.
-SMALLEST_DEVIATION = 1e-6
 # How many training batches pass between two looks for a constraint that cannot be met.
 LOOK_EVERY = 100
 
@@ -151,7 +150,8 @@ class Loss(nn.Module):
 
         Args:
             scores: `[B]` or `[B, L]`, raw scores; nothing is passed through a sigmoid.
-            labels: 0/1 of the same shape, any dtype; with `multiclass` class indices `[B]`.
+            labels: 0/1 of the same shape, any dtype, dense or sparse (CSR, COO, see `sparse_labels`); with
+                `multiclass` class indices `[B]`.
             weights: `[B]` or like scores, at least 0; only their proportions matter.
             mask: `[B]` or like scores, False where the label is unknown; what stands there is not looked at.
 
@@ -161,15 +161,18 @@ class Loss(nn.Module):
         learning = self.training and torch.is_grad_enabled()
         try:
             batch = training_batch(scores, labels, weights, mask, self.num_labels, self.multiclass)
+            self._check_device(batch.scores)
+            with torch.no_grad():
+                run = _Native(self, batch) if engine_for(batch.scores) == "native" else _Torch(self, batch)
         except (TypeError, ValueError):
             if learning:  # the other ranks wait for this one's census
-                sum_over_ranks(self._census_to_send(failed=True))
+                sum_over_ranks(self._sent_census(None))
             raise
         with torch.no_grad():
-            value, gradient = self._pass(
-                batch.scores.detach(), batch.positive_weights, batch.negative_weights, learning
-            )
-        return attach_gradient(value, batch.scores, gradient)
+            value, gradient = self._pass(run, learning)
+        # Log-odds have a graph of their own; otherwise the gradient is that of the scores as they came.
+        source = batch.scores if self.multiclass else scores
+        return attach_gradient(value, source, gradient.view(source.shape).to(source.dtype))
 
     def diagnostics(self) -> Diagnostics:
         """Running numbers of the recent training batches; see `Diagnostics`."""
@@ -181,7 +184,7 @@ class Loss(nn.Module):
             for rates in (state.surrogate_rates, state.exact_rates)
         )
         return Diagnostics(
-            targets=anchors.target,
+            targets=anchors.target.expand_as(state.thresholds).clone(),
             thresholds=state.thresholds.clone(),
             multipliers=state.multipliers.clone(),
             surrogate_recall=bounded[0],
@@ -190,7 +193,7 @@ class Loss(nn.Module):
             recall=exact[0],
             precision=exact[1],
             fpr=exact[2],
-            violation=torch.where(seen, anchors.violation(state.running_driving_rates), torch.nan),
+            violation=torch.where(seen, anchors.violation(state.driving_rates(self._exact_drives())), torch.nan),
             feasible=~state.stuck,
             priors=state.priors.clone(),
         )
@@ -201,22 +204,30 @@ class Loss(nn.Module):
             f"constraint={self.constraint!r}, multiclass={self.multiclass}"
         )
 
-    def _pass(self, scores: Tensor, positive_weights: Tensor, negative_weights: Tensor, learning: bool):
-        state = self.state
+    def _pass(self, run: "_Native | _Torch", learning: bool) -> tuple[Tensor, Tensor]:
+        """Value and gradient on this batch, and the step of the state."""
         reduce = sum_over_ranks if learning else lambda tensor: tensor
-        weights = positive_weights + negative_weights
-        sent = self._census_to_send(weights, positive_weights, scores)
-        census = self._received_census(reduce(sent))
+        census = self._received_census(reduce(self._sent_census(run.census)))
         if learning:
-            state.observe_(census)
+            run.observe_(census)
+        anchors = self.aim.anchors(self.state.priors, self.state.surrogate_rates)
+        if isinstance(run, _Native) and (world_size() == 1 or not learning):
+            value, gradient = run.step(census, anchors, learning)
+        else:
+            value, gradient = self._step(run, census, anchors, reduce, learning)
+        if learning:
+            self._look_for_infeasible()
+        return value, gradient
 
-        active = state.taking_part & (census.weight > 0)
+    def _step(self, run: "_Native | _Torch", census: Tensor, anchors: Anchors, reduce, learning: bool):
+        """The step in torch: costs from the state, the pass, and the state from its sums."""
+        state = self.state
+        active = state.taking_part & (census[0] > 0)
         # Rates are shares of each class as the batches hold it; what the aim is about, a given prior if there is one,
         # enters with the false positives per positive.
         counted = torch.where(active, state.counted_priors, 0.5)
-        weight = torch.where(active, census.weight, 1.0)
+        weight = torch.where(active, census[0], 1.0)
         u_unit, v_unit = active / (counted * weight), active / ((1 - counted) * weight)
-        anchors = self.aim.anchors(state.priors, state.surrogate_rates)
         multipliers = state.multipliers if anchors.multiplier is None else anchors.multiplier
         u_cost, v_cost = anchors.costs(multipliers)
         # All anchors of a label by one factor: the minimiser of the label stays, and the gradient keeps the size of
@@ -224,104 +235,62 @@ class Loss(nn.Module):
         total = (u_cost + v_cost).sum(0)
         share = active / torch.where(total > 0, total, 1.0) / self.num_labels
         costs = share * u_cost * u_unit, share * v_cost * v_unit
-        sums, gradient = self._climb(scores, positive_weights, negative_weights, *costs)
-        # Cut off where its square would leave float32.
-        deviation = (scores - state.score_mean.to(scores)).clamp(-1e16, 1e16)
-        deviations = (weights * deviation.square()).sum(0)
+        counts = run.count(census, anchors, *costs)
+        sums, squares = _reduced(reduce, counts)
 
-        sums, deviations = _reduced(reduce, sums, deviations)
-        positives = census.positive_weight * u_unit
+        positives = census[1] * u_unit
         surrogate = Rates(sums.positive_loss * u_unit, sums.negative_loss * v_unit, positives)
         exact = Rates(sums.false_negatives * u_unit, sums.false_positives * v_unit, positives)
         lagrangian = anchors.objective(surrogate) + multipliers * anchors.violation(surrogate)
         value = (share * anchors.width * lagrangian).sum()
-
-        if learning:
-            # Data-parallel training averages the gradients over ranks, and each rank holds only its rows of the sum.
-            gradient = gradient * world_size()
-            step = Step(
-                active=active,
-                anchors=anchors,
-                surrogate=surrogate,
-                exact=exact,
-                driving=self._driving(surrogate, exact, state.steps),
-                slope=costs[1] * sums.negative_slope - costs[0] * sums.positive_slope,
-                variance=deviations / weight,
-            )
-            state.learn_(step, self.dual_rate, self.threshold_rate)
-            self._look_for_infeasible()
-        return value, gradient
-
-    def _climb(
-        self,
-        scores: Tensor,
-        positive_weights: Tensor,
-        negative_weights: Tensor,
-        positive_cost: Tensor,
-        negative_cost: Tensor,
-    ) -> tuple[Sums, Tensor]:
-        """The pass on the rung of the ladder that each label has reached."""
-        thresholds, positive_cost, negative_cost = (
-            part.to(scores) for part in (self.state.thresholds, positive_cost, negative_cost)
+        if not learning:
+            return value, counts.gradient
+        step = Step(
+            active=active,
+            anchors=anchors,
+            surrogate=surrogate,
+            exact=exact,
+            exact_drives=self._exact_drives(),
+            slope=difference(costs[1] * sums.negative_slope, costs[0] * sums.positive_slope),
+            variance=squares / weight,
         )
+        state.learn_(step, self.dual_rate, self.threshold_rate)
+        # Data-parallel training averages the gradients over ranks, and each rank holds only its rows of the sum.
+        return value, counts.gradient * world_size() if world_size() > 1 else counts.gradient
 
-        def on(surrogate: Surrogate) -> tuple[Sums, Tensor]:
-            sharpness = None
-            if surrogate.sharpness is not None:
-                deviation = self.state.score_variance.sqrt().to(scores)
-                sharpness = surrogate.sharpness / deviation.clamp(min=SMALLEST_DEVIATION)
-            return sums_and_gradient(
-                scores,
-                positive_weights,
-                negative_weights,
-                thresholds,
-                positive_cost,
-                negative_cost,
-                surrogate,
-                sharpness,
-            )
+    @property
+    def _warming(self) -> Tensor:
+        return self.state.steps < self.warmup
 
-        if self.surrogate.convex:
-            return on(self.surrogate)
-        warming = self._warming(self.state.steps)
-        if bool(warming.all()):
-            return on(SURROGATES["hinge"])
-        if not bool(warming.any()):
-            return on(self.surrogate)
-        (convex_sums, convex_gradient), (tight_sums, tight_gradient) = on(SURROGATES["hinge"]), on(self.surrogate)
-        sums = Sums(*(torch.where(warming, *pair) for pair in zip(convex_sums, tight_sums, strict=True)))
-        return sums, torch.where(warming, convex_gradient, tight_gradient)
-
-    def _warming(self, steps: Tensor) -> Tensor:
-        return steps < self.warmup
-
-    def _driving(self, surrogate: Rates, exact: Rates, steps: Tensor) -> Rates:
-        """The rates that drive the multipliers: on the convex rung of a ladder the exact ones, because the hinge may
+    def _exact_drives(self) -> Tensor:
+        """`[L]`, where the exact rates drive the multipliers: on the convex rung of a ladder too, because the hinge may
         have no feasible point where the tight surrogate, for which it only prepares, has one."""
         if self.constraint == "exact":
-            return exact
-        if self.surrogate.convex:
-            return surrogate
-        warming = self._warming(steps)
-        u, v = (torch.where(warming, *pair) for pair in zip(exact[:2], surrogate[:2], strict=True))
-        return Rates(u, v, surrogate.p)
+            return torch.ones_like(self.state.steps, dtype=torch.bool)
+        return torch.zeros_like(self.state.steps, dtype=torch.bool) if self.surrogate.convex else self._warming
 
-    def _census_to_send(self, *batch: Tensor, failed: bool = False) -> Tensor:
+    def _check_device(self, scores: Tensor) -> None:
+        if scores.device != self.state.thresholds.device:
+            raise ValueError(
+                f"scores must be on the device of the loss, {self.state.thresholds.device}, got {scores.device}"
+            )
+
+    def _sent_census(self, census: Tensor | None) -> Tensor:
         """What is summed over ranks before the pass: `[3 L + 1]`, the last a count of ranks whose input was refused."""
-        if failed:
-            sums = self.state.priors.new_zeros(3 * self.num_labels)
-        else:
-            weights, positive_weights, scores = batch
-            sums = torch.cat([weights.sum(0), positive_weights.sum(0), (weights * scores).sum(0)]).float()
-        return torch.cat([sums, sums.new_tensor([float(failed)])])
+        if world_size() == 1:
+            return torch.empty(0) if census is None else census
+        if census is None:
+            return torch.cat([self.state.priors.new_zeros(3 * self.num_labels), self.state.priors.new_ones(1)])
+        return torch.cat([census.flatten(), census.new_zeros(1)])
 
-    def _received_census(self, received: Tensor) -> Census:
-        if world_size() > 1 and received[-1] > 0:
+    def _received_census(self, received: Tensor) -> Tensor:
+        if received.ndim == 2:
+            return received
+        if received[-1] > 0:
             raise ValueError(
                 "scores, labels, weights and mask must be valid on every rank, another rank refused its own"
             )
-        weight, positive_weight, score_sum = received[:-1].unflatten(0, (3, -1))
-        return Census(weight, positive_weight, score_sum / torch.where(weight > 0, weight, 1.0))
+        return received[:-1].unflatten(0, (3, -1))
 
     def _look_for_infeasible(self) -> None:
         self._batches += 1
@@ -342,10 +311,74 @@ class Loss(nn.Module):
             )
 
 
-def _reduced(reduce, sums: Sums, deviations: Tensor) -> tuple[Sums, Tensor]:
+class _Torch:
+    """One batch and the engine of torch that counts it."""
+
+    def __init__(self, loss: Loss, batch: Batch):
+        self.loss, self.batch = loss, batch
+        self.engine = bounds if engine_for(batch.scores) == "plain" else fused
+        self.census = self.engine.census(batch)
+
+    def observe_(self, census: Tensor) -> None:
+        self.loss.state.observe_(census)
+
+    def count(self, census: Tensor, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor) -> Counts:
+        """The pass on the rung of the ladder that each label has reached."""
+        state = self.loss.state
+
+        def on(surrogate: Surrogate) -> Counts:
+            sharpness = None
+            if surrogate.sharpness is not None:
+                sharpness = surrogate.sharpness / state.score_variance.sqrt().clamp(min=SMALLEST_DEVIATION)
+            return self.engine.count(
+                self.batch, state.thresholds, positive_cost, negative_cost, surrogate, sharpness, state.score_mean
+            )
+
+        surrogate, warming = self.loss.surrogate, self.loss._warming
+        if surrogate.convex or not bool(warming.any()):
+            return on(surrogate)
+        hinge = on(SURROGATES["hinge"])
+        if bool(warming.all()):
+            return hinge
+        tight = on(surrogate)
+        sums = Sums(*(torch.where(warming, *pair) for pair in zip(hinge.sums, tight.sums, strict=True)))
+        return Counts(sums, tight.squares, torch.where(warming, hinge.gradient, tight.gradient))
+
+
+class _Native:
+    """One batch and the C++ engine, which knows the whole step."""
+
+    def __init__(self, loss: Loss, batch: Batch):
+        self.loss, self.prepared = loss, native.Prepared(batch)
+        self.census = self.prepared.census()
+
+    def observe_(self, census: Tensor) -> None:
+        native.observe_(self.loss.state, census, self._rules(learning=True))
+
+    def step(self, census: Tensor, anchors: Anchors, learning: bool) -> tuple[Tensor, Tensor]:
+        return self.prepared.step(census, anchors, self.loss.state, self._rules(learning))
+
+    def count(self, census: Tensor, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor) -> Counts:
+        return self.prepared.count(census, anchors, self.loss.state, self._rules(learning=False))
+
+    def _rules(self, learning: bool) -> native.Rules:
+        loss = self.loss
+        return native.rules(
+            loss.surrogate,
+            dual_rate=loss.dual_rate,
+            threshold_rate=loss.threshold_rate,
+            warmup=loss.warmup,
+            exact=loss.constraint == "exact",
+            learning=learning,
+        )
+
+
+def _reduced(reduce, counts: Counts) -> tuple[Sums, Tensor]:
     """The sums of a pass over all ranks, in one message."""
-    together = reduce(torch.cat([*sums, deviations.unsqueeze(0)]))
-    return Sums(*together[:-1].unflatten(0, (len(sums), -1))), together[-1]
+    if world_size() == 1:
+        return counts.sums, counts.squares
+    together = reduce(torch.cat([*counts.sums, counts.squares.unsqueeze(0)]))
+    return Sums(*together[:-1].unflatten(0, (len(counts.sums), -1))), together[-1]
 
 
 def _measures(rates: Rates, priors: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from aimfor import checks
 from aimfor.batches import training_batch
-from aimfor.bounds import attach_gradient, sums_and_gradient
+from aimfor.bounds import attach_gradient, entries, sums_and_gradient
 from aimfor.surrogates import SURROGATES
 
 
@@ -40,18 +40,13 @@ def pairwise_auc_loss(
     num_labels = scores.shape[1] if isinstance(scores, Tensor) and scores.ndim == 2 else 1
     batch = training_batch(scores, labels, weights, mask, num_labels)
     with torch.no_grad():
-        positive_weight, negative_weight = batch.positive_weights.sum(0), batch.negative_weights.sum(0)
+        checked = entries(batch)
+        positive_weight, negative_weight = checked.positive_weights.sum(0), checked.negative_weights.sum(0)
         pair_weight = positive_weight * negative_weight * num_labels
-        costs = torch.where(pair_weight > 0, batch.positive_weights / pair_weight.clamp(min=1e-30), 0.0)
+        costs = torch.where(pair_weight > 0, checked.positive_weights / pair_weight.clamp(min=1e-30), 0.0)
         sums, gradient = sums_and_gradient(
-            batch.scores.detach(),
-            batch.positive_weights,
-            batch.negative_weights,
-            batch.scores.detach(),
-            torch.zeros_like(costs),
-            costs,
-            SURROGATES[surrogate],
+            checked, checked.scores, torch.zeros_like(costs), costs, SURROGATES[surrogate]
         )
         value = (costs * sums.negative_loss).sum()
         gradient += costs * sums.negative_slope
-    return attach_gradient(value, batch.scores, gradient)
+    return attach_gradient(value, scores, gradient.view_as(scores).to(scores.dtype))

@@ -26,16 +26,13 @@ MAX_MULTIPLIER = 20.0
 LONGEST_COUNT = 2.0**20
 # Load and room of a constraint below this are those of predicting nothing.
 SMALLEST_SIZE = 1e-3
+# Scores that differ by less are one score; it keeps a tight surrogate from becoming infinitely sharp on them.
+SMALLEST_DEVIATION = 1e-6
+# Two slopes that differ by less, against their sum, cancel: the rest is rounding, and a threshold step of full size
+# would be made of it.
+ROUNDING = 1e-6
 # Started low: a constraint that weighs too much at first costs more steps than one that has to be learned.
 START_MULTIPLIER = 0.1
-
-
-class Census(NamedTuple):
-    """What a batch holds, per label, each `[L]`: its weight, the weight of its positives, the weighted mean score."""
-
-    weight: Tensor
-    positive_weight: Tensor
-    mean_score: Tensor
 
 
 class Step(NamedTuple):
@@ -46,7 +43,7 @@ class Step(NamedTuple):
         anchors: the table of the aim.
         surrogate: surrogate rates of the batch.
         exact: 0-1 rates of the batch.
-        driving: those of the two that drive the multipliers.
+        exact_drives: `[L]`, where the exact rates drive the multipliers instead of the surrogate ones.
         slope: `[K, L]`, derivative of the Lagrangian in the thresholds.
         variance: `[L]`, variance of the scores of the batch.
     """
@@ -55,9 +52,21 @@ class Step(NamedTuple):
     anchors: Anchors
     surrogate: Rates
     exact: Rates
-    driving: Rates
+    exact_drives: Tensor
     slope: Tensor
     variance: Tensor
+
+
+def difference(one: Tensor, other: Tensor) -> Tensor:
+    """one - other, 0 where that is rounding."""
+    rest = one - other
+    return rest * (rest.abs() > ROUNDING * (one.abs() + other.abs()))
+
+
+def driving(surrogate: Rates, exact: Rates, exact_drives: Tensor) -> Rates:
+    """Exact rates where they drive the multipliers, else the surrogate ones."""
+    u, v = (torch.where(exact_drives, *pair) for pair in zip(exact[:2], surrogate[:2], strict=True))
+    return Rates(u, v, surrogate.p)
 
 
 class State(nn.Module):
@@ -80,7 +89,6 @@ class State(nn.Module):
     score_variance: Tensor
     slope_square: Tensor
     violation_square: Tensor
-    driving_rates: Tensor
     lowest_violation: Tensor
     fruitless_steps: Tensor
 
@@ -103,7 +111,6 @@ class State(nn.Module):
         keep("score_variance", per_label)
         keep("slope_square", per_anchor)
         keep("violation_square", per_anchor)
-        keep("driving_rates", (2, *per_anchor))
         keep("lowest_violation", per_anchor, torch.finfo(torch.float32).max)
         keep("fruitless_steps", per_anchor)
 
@@ -128,27 +135,32 @@ class State(nn.Module):
         """Running 0-1 rates."""
         return Rates(self.rates[2], self.rates[3], self.positives)
 
-    @property
-    def running_driving_rates(self) -> Rates:
+    def driving_rates(self, exact_drives: Tensor) -> Rates:
         """Running rates of those that drive the multipliers."""
-        return Rates(self.driving_rates[0], self.driving_rates[1], self.positives)
+        return driving(self.surrogate_rates, self.exact_rates, exact_drives)
 
     @property
     def taking_part(self) -> Tensor:
         """`[L]`, the labels of which both classes have been seen."""
         return (self.class_weight > 0).all(0)
 
-    def observe_(self, census: Census) -> None:
-        """Count the classes of a training batch; a label that takes part for the first time starts at its mean."""
+    def observe_(self, census: Tensor) -> None:
+        """Count the classes of a training batch; a label that takes part for the first time starts at its mean.
+
+        Args:
+            census: `[3, L]`, weight of the batch, weight of its positives, weighted sum of its scores.
+        """
+        weight, positive_weight, score_sum = census
+        mean_score = score_sum / torch.where(weight > 0, weight, 1.0)
         # Before a count is so long that float32 would round a batch away, it is halved: its share stays as it is.
-        full = self.class_weight.sum(0) > LONGEST_COUNT * census.weight
-        self.class_weight *= torch.where(full & (census.weight > 0), 0.5, 1.0)
-        self.class_weight += torch.stack([census.positive_weight, census.weight - census.positive_weight])
-        active = self.taking_part & (census.weight > 0)
+        full = self.class_weight.sum(0) > LONGEST_COUNT * weight
+        self.class_weight *= torch.where(full & (weight > 0), 0.5, 1.0)
+        self.class_weight += torch.stack([positive_weight, weight - positive_weight])
+        active = self.taking_part & (weight > 0)
         starting = active & (self.steps == 0)
-        self.thresholds.copy_(torch.where(starting, census.mean_score, self.thresholds))
+        self.thresholds.copy_(torch.where(starting, mean_score, self.thresholds))
         # The mean is a running one, so that batches of one row have a spread too.
-        self.score_mean.lerp_(census.mean_score, active * (1 / (self.steps + 1).float()).clamp(min=FORGET))
+        self.score_mean.lerp_(mean_score, active * (1 / (self.steps + 1).float()).clamp(min=FORGET))
 
     def learn_(self, step: Step, dual_rate: float, threshold_rate: float) -> None:
         """One step of multipliers and thresholds.
@@ -165,7 +177,6 @@ class State(nn.Module):
         forget = active * first_mean.clamp(min=FORGET)
         forget_slope = active * first_mean.clamp(min=FORGET_SLOPE)
         self.rates.lerp_(torch.stack([*step.surrogate[:2], *step.exact[:2]]).float(), forget)
-        self.driving_rates.lerp_(torch.stack([*step.driving[:2]]).float(), forget)
         self.positives.lerp_(step.surrogate.p, forget)
         self.score_variance.lerp_(step.variance.float(), forget)
 
@@ -189,7 +200,7 @@ class State(nn.Module):
         return self.fruitless_steps >= PATIENCE
 
     def _count_fruitless_steps_(self, step: Step) -> None:
-        violation = step.anchors.violation(self.running_driving_rates)
+        violation = step.anchors.violation(self.driving_rates(step.exact_drives))
         better = violation < PROGRESS * self.lowest_violation
         self.lowest_violation.copy_(torch.where(step.active & better, violation, self.lowest_violation))
         exact = self.exact_rates
@@ -202,8 +213,8 @@ class State(nn.Module):
         """The violation in units in which one dual rate serves every target, batch size and stage of training."""
         # Against its running size: few predicted positives break a precision by little in absolute terms. Where there
         # are next to none at all a precision says nothing, and the multiplier gives way until there are some.
-        size = step.anchors.size(self.running_driving_rates)
-        violation = step.anchors.violation(step.driving).float()
+        size = step.anchors.size(self.driving_rates(step.exact_drives))
+        violation = step.anchors.violation(driving(step.surrogate, step.exact, step.exact_drives)).float()
         relative = torch.where(size > SMALLEST_SIZE, violation / size.clamp(min=SMALLEST_SIZE), -1.0)
         # Against its typical magnitude where that is above 1, so that a batch which happens to hold many times its
         # share of errors does not throw the multiplier. The divisor forgets slowly, so a mean of zero stays zero; below

@@ -1,0 +1,268 @@
+// Count and weigh in C++: what bounds.py, state.py and the step of losses.py do in torch, for CPU tensors of float32 or
+// bfloat16 scores.
+//
+// The batch is cut into tiles of TILE labels by ROWS rows. Positives are taken out of the negatives and handled apart:
+// for them the same code runs on -f and -b. Sums stay in registers over a tile, and in double precision over tiles, so
+// no array of all rows, labels and anchors ever exists.
+//
+// Plain C functions and structs, called through ctypes: tied to neither Python's nor torch's ABI. native.py holds the
+// same structs field by field.
+
+#include <memory>
+#include <optional>
+
+#include "state.h"
+
+namespace aimfor {
+namespace {
+
+constexpr int64_t ROWS_PER_TASK = 4096;  // fixed, so that sums do not depend on the number of threads
+constexpr int64_t SMALL_WORK = 1 << 16;  // entries x anchors below which a second thread costs more than it does
+
+Scratch& scratch_of_this_thread(int anchors) {
+    static thread_local std::unique_ptr<Scratch> scratch(new Scratch);
+    scratch->resize(anchors);
+    return *scratch;
+}
+
+int threads_for(const Batch& batch, int64_t anchors) {
+    return batch.rows * batch.labels * anchors < SMALL_WORK ? 1 : std::max(1, batch.threads);
+}
+
+// Cuts a batch into tasks: TILE labels by ROWS_PER_TASK rows.
+struct Tasks {
+    int64_t rows, labels, tiles, per_tile;
+
+    explicit Tasks(const Batch& batch)
+        : rows(batch.rows),
+          labels(batch.labels),
+          tiles((batch.labels + TILE - 1) / TILE),
+          per_tile((batch.rows + ROWS_PER_TASK - 1) / ROWS_PER_TASK) {}
+
+    int64_t count() const { return tiles * per_tile; }
+    int labels_of(int64_t tile) const { return static_cast<int>(std::min<int64_t>(TILE, labels - tile * TILE)); }
+
+    // Calls back for each ROWS of a task.
+    template <class Callback>
+    void for_each_place(int64_t task, const Callback& callback) const {
+        const int64_t tile = task / per_tile, begin = task % per_tile * ROWS_PER_TASK;
+        const int64_t end = std::min(rows, begin + ROWS_PER_TASK);
+        for (int64_t row = begin; row < end; row += ROWS) {
+            callback(Place{row, static_cast<int>(std::min<int64_t>(ROWS, end - row)), tile * TILE, labels_of(tile)});
+        }
+    }
+};
+
+template <class Type>
+void store_gradient(const Tile& tile, const Place& place, Type* gradient, int64_t stride) {
+    for (int row = 0; row < place.rows; ++row) {
+        Type* to = gradient + (place.first_row + row) * stride + place.first_label;
+        for (int label = 0; label < place.labels; ++label) {
+            const float value = tile.gradient[tile.at(row, label)];
+            if constexpr (sizeof(Type) == 2) {
+                to[label] = narrow(value);
+            } else {
+                to[label] = value;
+            }
+        }
+    }
+}
+
+// The labels of a tile, between the weighing of their costs and the step of their state.
+class TileOfLabels {
+  public:
+    TileOfLabels(const Problem& problem, const Tasks& tasks, int64_t tile, Scratch& scratch)
+        : columns(scratch.columns), labels(tasks.labels_of(tile)) {
+        for (int label = 0; label < labels; label += LANES) {
+            groups[label / LANES].emplace(problem, tile * TILE + label);
+            groups[label / LANES]->weigh(columns, label);
+            if (label % 16 == 0 && problem.rules.learning) groups[label / LANES]->fetch_state();
+        }
+        std::fill(columns.sums.begin(), columns.sums.end(), 0.0);
+    }
+
+    double learn() {
+        double value = 0;
+        for (int label = 0; label < labels; label += LANES) value += groups[label / LANES]->learn(columns, label);
+        return value;
+    }
+
+  private:
+    Columns& columns;
+    const int labels;
+    std::optional<Group> groups[TILE / LANES];
+};
+
+}  // namespace
+}  // namespace aimfor
+
+using namespace aimfor;
+
+extern "C" {
+
+// 1 where this processor runs what this library was compiled for. The function itself must run anywhere.
+#if defined(__x86_64__)
+__attribute__((target("arch=x86-64")))
+#endif
+int32_t aimfor_runs_here(void) {
+#if defined(__AVX2__)
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+#else
+    return 1;
+#endif
+}
+
+int32_t aimfor_has_threads(void) {
+#if defined(_OPENMP)
+    return 1;
+#else
+    return 0;
+#endif
+}
+
+// Checks every value of a batch, marks its positives and counts it: weight, weight of positives, weighted sum of scores,
+// [3, L].
+// Returns 0, or -1 where memory ran out.
+int32_t aimfor_census(const Batch* batch, float* census, Fault* fault) try {
+    *fault = {NONE, 0};
+    if (batch->label_type == SPARSE) mark_positions(*batch, fault);
+    if (fault->kind) return 0;
+    const Reader reader(*batch);
+    const Tasks tasks(*batch);
+    const int threads = threads_for(*batch, 1);
+    std::vector<double> sums(tasks.count() * TILE * 3, 0.0);
+    std::vector<Fault> faults(tasks.count(), Fault{NONE, 0});
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+    for (int64_t task = 0; task < tasks.count(); ++task) {
+        tasks.for_each_place(task, [&](const Place& place) {
+            float part[3 * TILE] = {};
+            take_census(*batch, reader, place, part, &faults[task]);
+            for (int index = 0; index < 3 * TILE; ++index) sums[task * TILE * 3 + index] += part[index];
+        });
+    }
+    for (const Fault& one : faults) {
+        if (one.kind) {
+            *fault = one;
+            return 0;
+        }
+    }
+    for (int64_t label = 0; label < batch->labels; ++label) {
+        double together[3] = {};
+        for (int64_t task = 0; task < tasks.per_tile; ++task) {
+            const double* part = sums.data() + (label / TILE * tasks.per_tile + task) * TILE * 3 + label % TILE;
+            for (int which = 0; which < 3; ++which) together[which] += part[which * TILE];
+        }
+        for (int which = 0; which < 3; ++which) {
+            census[which * batch->labels + label] = static_cast<float>(together[which]);
+        }
+    }
+    return 0;
+} catch (...) {
+    return -1;
+}
+
+// State.observe_: counts the classes; a label that takes part for the first time starts its thresholds at its mean.
+// Gives the share of positives of each label, 0.5 where one of its classes has not been seen.
+void aimfor_observe(
+    const State* state, const float* census, int64_t anchors, int64_t labels, const Rules* rules, float* priors
+) {
+    for (int64_t label = 0; label < labels; ++label) {
+        const float weight = census[label], positive = census[labels + label];
+        float& positives = state->class_weight[label];
+        float& negatives = state->class_weight[labels + label];
+        if (positives + negatives > rules->longest_count * weight && weight > 0) {
+            positives *= 0.5f;
+            negatives *= 0.5f;
+        }
+        positives += positive;
+        negatives += weight - positive;
+        const bool taking_part = positives > 0 && negatives > 0;
+        priors[label] = taking_part ? positives / (positives + negatives) : 0.5f;
+        if (!taking_part || !(weight > 0)) continue;
+        const float mean = census[2 * labels + label] / weight;
+        if (state->steps[label] == 0) {
+            for (int64_t anchor = 0; anchor < anchors; ++anchor) state->thresholds[anchor * labels + label] = mean;
+        }
+        const float share = std::max(1.0f / static_cast<float>(state->steps[label] + 1), rules->forget);
+        state->score_mean[label] += share * (mean - state->score_mean[label]);
+    }
+}
+
+// The pass over a batch that has been through the census: gradient of the scores and, where sums_out is null, value and step of the state; else the sums [6, K, L] and
+// squares [L] alone. Returns 0, or -1 where memory ran out.
+int32_t aimfor_step(
+    const Batch* batch, const float* census, int64_t anchor_count, const Table* table, const State* state,
+    const Rules* rules, void* gradient, double* value, float* sums_out, float* squares_out
+) try {
+    const Reader reader(*batch);
+    const int anchors = static_cast<int>(anchor_count);
+    const Problem problem{*batch, census, anchors, *table, *state, *rules};
+    const Tasks tasks(*batch);
+    const int threads = threads_for(*batch, anchors);
+    std::vector<double> values(tasks.tiles, 0.0);
+
+    auto count = [&](int64_t task, Scratch& scratch) {
+        tasks.for_each_place(task, [&](const Place& place) {
+            load_tile(*batch, reader, place, scratch.tile);
+            Pass(scratch, place.labels, anchors, rules->leak)(place.rows);
+            if (batch->score_type == FLOAT32) {
+                store_gradient(scratch.tile, place, static_cast<float*>(gradient), batch->labels);
+            } else {
+                store_gradient(scratch.tile, place, static_cast<uint16_t*>(gradient), batch->labels);
+            }
+        });
+    };
+    auto finish = [&](int64_t tile, TileOfLabels& labels, const Columns& columns) {
+        if (!sums_out) {
+            values[tile] = labels.learn();
+            return;
+        }
+        for (int label = 0; label < tasks.labels_of(tile); ++label) {
+            const int64_t at = tile * TILE + label;
+            for (int64_t row = 0; row < SUMS * anchor_count; ++row) {
+                sums_out[row * batch->labels + at] = static_cast<float>(columns.sums[row * TILE + label]);
+            }
+            squares_out[at] = static_cast<float>(columns.squares[label]);
+        }
+    };
+
+    if (tasks.per_tile == 1) {
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+        for (int64_t tile = 0; tile < tasks.tiles; ++tile) {
+            Scratch& scratch = scratch_of_this_thread(anchors);
+            TileOfLabels labels(problem, tasks, tile, scratch);
+            count(tile, scratch);
+            finish(tile, labels, scratch.columns);
+        }
+    } else {
+        // Many rows: their tasks run side by side, and are added up in their order before the step of the state.
+        const int64_t length = SUMS * anchor_count * TILE + TILE;
+        std::vector<double> parts(tasks.count() * length);
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+        for (int64_t task = 0; task < tasks.count(); ++task) {
+            Scratch& scratch = scratch_of_this_thread(anchors);
+            TileOfLabels labels(problem, tasks, task / tasks.per_tile, scratch);
+            count(task, scratch);
+            double* part = parts.data() + task * length;
+            std::copy_n(scratch.columns.squares, TILE, std::copy_n(scratch.columns.sums.data(), length - TILE, part));
+        }
+        Scratch& scratch = scratch_of_this_thread(anchors);
+        for (int64_t tile = 0; tile < tasks.tiles; ++tile) {
+            TileOfLabels labels(problem, tasks, tile, scratch);
+            for (int64_t task = tile * tasks.per_tile; task < (tile + 1) * tasks.per_tile; ++task) {
+                const double* part = parts.data() + task * length;
+                for (int64_t index = 0; index < length - TILE; ++index) scratch.columns.sums[index] += part[index];
+                for (int label = 0; label < TILE; ++label) scratch.columns.squares[label] += part[length - TILE + label];
+            }
+            finish(tile, labels, scratch.columns);
+        }
+    }
+    *value = 0;
+    for (double one : values) *value += one;
+    return 0;
+} catch (...) {
+    return -1;
+}
+
+}  // extern "C"

@@ -1,0 +1,267 @@
+// Weigh: costs from the state before the pass, and one step of the state after it, as in losses.py and state.py.
+#pragma once
+
+#include "pass.h"
+
+extern "C" {
+
+// An entry of the aim's table; strides are 0 along an axis on which it does not change.
+struct Entry {
+    const float* data;
+    int64_t anchor_stride;
+    int64_t label_stride;
+};
+
+struct Table {
+    Entry width, objective_u, objective_v, load_u, load_v, room, room_recall;
+    Entry multiplier;  // data is null where the state's own is used
+};
+
+// The buffers of state.State: [K, L] where nothing else is said.
+struct State {
+    float* class_weight;  // [2, L]
+    int64_t* steps;       // [L]
+    float* thresholds;
+    float* multipliers;
+    float* rates;           // [4, K, L]
+    float* positives;       // [L]
+    float* score_mean;      // [L]
+    float* score_variance;  // [L]
+    float* slope_square;
+    float* violation_square;
+    float* lowest_violation;
+    float* fruitless_steps;
+};
+
+// Options of the loss and constants of state.py.
+struct Rules {
+    float dual_rate, threshold_rate, sharpness, leak;
+    float forget, forget_slope, progress, max_multiplier, longest_count, smallest_size, smallest_deviation, rounding;
+    int64_t warmup;
+    int32_t surrogate;  // SurrogateKind
+    int32_t tight;      // reached by a ladder from the hinge
+    int32_t exact;      // 0-1 rates drive the multipliers
+    int32_t learning;   // whether the state moves
+};
+
+}  // extern "C"
+
+namespace aimfor {
+
+struct Problem {
+    const Batch& batch;
+    const float* census;  // [3, L]
+    int anchors;
+    const Table& table;
+    const State& state;
+    const Rules& rules;
+};
+
+inline Floats moved(Floats from, Floats to, Floats share) { return from + share * (to - from); }
+
+inline Floats chosen(Ints mask, Floats yes, Floats no) { return mask ? yes : no; }
+
+struct Rates {
+    Floats u, v, p;
+};
+
+// The state and the table of LANES labels, or of as many as there are left.
+class Group {
+  public:
+    Group(const Problem& problem, int64_t first) : problem(problem), first(first) {
+        used = static_cast<int>(std::min<int64_t>(LANES, problem.batch.labels - first));
+        const State& state = problem.state;
+        const int64_t L = problem.batch.labels;
+        const Floats positives = load(state.class_weight + first, used);
+        const Floats negatives = load(state.class_weight + L + first, used);
+        const Floats came = load(problem.census + first, used);
+        active = (positives > 0.0f) & (negatives > 0.0f) & (came > 0.0f);
+        const Floats prior = chosen(active, positives / (positives + negatives), all(0.5f));
+        weight = chosen(active, came, all(1.0f));
+        u_unit = where(active, 1.0f / (prior * weight));
+        v_unit = where(active, 1.0f / ((1.0f - prior) * weight));
+        positives_came = load(problem.census + L + first, used) * u_unit;
+    }
+
+    // The state of a label lies in as many places as it has buffers and anchors: fetched while the pass is running.
+    void fetch_state() const {
+        const State& state = problem.state;
+        const int64_t L = problem.batch.labels;
+        for (int anchor = 0; anchor < problem.anchors; ++anchor) {
+            for (const float* buffer : {state.slope_square, state.violation_square, state.lowest_violation,
+                                        state.fruitless_steps}) {
+                __builtin_prefetch(buffer + anchor * L + first, 1);
+            }
+            for (int which = 0; which < 4; ++which) {
+                __builtin_prefetch(state.rates + (which * problem.anchors + anchor) * L + first, 1);
+            }
+        }
+    }
+
+    // Weights of u and v in the Lagrangian of each label, divided by their total; `share` keeps that factor.
+    void weigh(Columns& columns, int label) {
+        const Table& table = problem.table;
+        Floats total = {};
+        for (int anchor = 0; anchor < problem.anchors; ++anchor) {
+            const Floats width = entry(table.width, anchor), multiplier = this->multiplier(anchor);
+            const Floats load_u = entry(table.load_u, anchor) + entry(table.room_recall, anchor);
+            const Floats u = width * (entry(table.objective_u, anchor) + multiplier * load_u);
+            const Floats v = width * (entry(table.objective_v, anchor) + multiplier * entry(table.load_v, anchor));
+            store(columns.u_cost.data() + anchor * TILE + label, u);
+            store(columns.v_cost.data() + anchor * TILE + label, v);
+            total += u + v;
+        }
+        share = share_of(total);
+        for (int anchor = 0; anchor < problem.anchors; ++anchor) {
+            float *u = columns.u_cost.data() + anchor * TILE + label, *v = columns.v_cost.data() + anchor * TILE + label;
+            store(u, load(u) * share * u_unit);
+            store(v, load(v) * share * v_unit);
+            store(columns.thresholds.data() + anchor * TILE + label, at(problem.state.thresholds, anchor));
+        }
+        const State& state = problem.state;
+        const Rules& rules = problem.rules;
+        const Floats deviation = root(load(state.score_variance + first, used));
+        for (int lane = 0; lane < LANES; ++lane) {
+            const bool warming = rules.tight && state.steps[first + std::min(lane, used - 1)] < rules.warmup;
+            const bool sharp = rules.tight && !warming;
+            columns.surrogate[label + lane] = warming ? static_cast<int>(HINGE) : rules.surrogate;
+            columns.sharpness[label + lane]
+                = sharp ? rules.sharpness / std::max(deviation[lane], rules.smallest_deviation) : 1.0f;
+            columns.squares[label + lane] = 0;
+        }
+        store(columns.score_mean + label, load(state.score_mean + first, used));
+    }
+
+    // The value of the labels; where the loss is learning, one step of their state, State.learn_ line by line.
+    double learn(const Columns& columns, int label) {
+        const State& state = problem.state;
+        const Rules& rules = problem.rules;
+        const Table& table = problem.table;
+        const int64_t KL = problem.anchors * problem.batch.labels;
+        Ints exact_drives;
+        Floats steps;
+        for (int lane = 0; lane < LANES; ++lane) {
+            const int64_t done = state.steps[first + std::min(lane, used - 1)];
+            exact_drives[lane] = rules.exact || (rules.tight && done < rules.warmup) ? -1 : 0;
+            steps[lane] = static_cast<float>(done + (active[lane] ? 1 : 0));
+            if (rules.learning && lane < used) state.steps[first + lane] += active[lane] ? 1 : 0;
+        }
+        const Floats first_mean = 1.0f / larger(steps, all(1.0f));
+        const Floats forget = where(active, larger(first_mean, all(rules.forget)));
+        const Floats forget_slope = where(active, larger(first_mean, all(rules.forget_slope)));
+        Floats variance;
+        for (int lane = 0; lane < LANES; ++lane) {
+            variance[lane] = static_cast<float>(columns.squares[label + lane] / weight[lane]);
+        }
+        const Floats positives = moved(load(state.positives + first, used), positives_came, forget);
+        const Floats spread = moved(load(state.score_variance + first, used), variance, forget);
+        if (rules.learning) {
+            store(state.positives + first, positives, used);
+            store(state.score_variance + first, spread, used);
+        }
+        const Floats deviation = root(spread);
+
+        double value = 0;
+        for (int anchor = 0; anchor < problem.anchors; ++anchor) {
+            auto sum = [&](int which) {
+                const double* from
+                    = columns.sums.data() + (static_cast<int64_t>(which) * problem.anchors + anchor) * TILE + label;
+                Floats one;
+                for (int lane = 0; lane < LANES; ++lane) one[lane] = static_cast<float>(from[lane]);
+                return one;
+            };
+            const Rates surrogate = {sum(0) * u_unit, sum(1) * v_unit, positives_came};
+            const Rates exact = {sum(4) * u_unit, sum(5) * v_unit, positives_came};
+            const Floats load_u = entry(table.load_u, anchor), load_v = entry(table.load_v, anchor);
+            const Floats room = entry(table.room, anchor), room_recall = entry(table.room_recall, anchor);
+            auto load_at = [&](const Rates& rates) { return load_u * rates.u + load_v * rates.v; };
+            auto room_at = [&](const Rates& rates) { return room + room_recall * (rates.p - rates.u); };
+            auto violation_at = [&](const Rates& rates) { return load_at(rates) - room_at(rates); };
+
+            const Floats multiplier = this->multiplier(anchor);
+            const Floats objective
+                = entry(table.objective_u, anchor) * surrogate.u + entry(table.objective_v, anchor) * surrogate.v;
+            const Floats lagrangian = objective + multiplier * violation_at(surrogate);
+            value += total(where(active, share * entry(table.width, anchor) * lagrangian));
+            if (!rules.learning) continue;
+
+            auto running = [&](int which, Floats now) {
+                float* here = state.rates + which * KL + anchor * problem.batch.labels + first;
+                const Floats rate = moved(load(here, used), now, forget);
+                store(here, rate, used);
+                return rate;
+            };
+            const Floats surrogate_u = running(0, surrogate.u), surrogate_v = running(1, surrogate.v);
+            const Floats exact_u = running(2, exact.u), exact_v = running(3, exact.v);
+
+            if (table.multiplier.data) {
+                put(state.multipliers, anchor, chosen(active, multiplier, at(state.multipliers, anchor)));
+            } else {
+                const Rates driving
+                    = {chosen(exact_drives, exact.u, surrogate.u), chosen(exact_drives, exact.v, surrogate.v),
+                       positives_came};
+                const Rates usual
+                    = {chosen(exact_drives, exact_u, surrogate_u), chosen(exact_drives, exact_v, surrogate_v),
+                       positives};
+                const Floats violation = violation_at(usual);
+                const Floats size = larger(load_at(usual), absolute(room_at(usual)));
+                const Floats relative = chosen(
+                    size > rules.smallest_size, violation_at(driving) / larger(size, all(rules.smallest_size)),
+                    all(-1.0f));
+                const Floats square = moved(at(state.violation_square, anchor), relative * relative, forget);
+                put(state.violation_square, anchor, square);
+                const Floats step = relative / larger(root(square), all(1.0f));
+                const Floats stepped = smaller(
+                    larger(multiplier + rules.dual_rate * step, Floats{}), all(rules.max_multiplier));
+                put(state.multipliers, anchor, chosen(active, stepped, multiplier));
+
+                const Floats lowest = at(state.lowest_violation, anchor);
+                const Ints better = violation < rules.progress * lowest;
+                put(state.lowest_violation, anchor, chosen(active & better, violation, lowest));
+                const Ints nothing = (positives - exact_u < rules.smallest_size) & (exact_v < rules.smallest_size);
+                const Ints pressed = nothing | (multiplier >= rules.max_multiplier);
+                const Floats before = at(state.fruitless_steps, anchor);
+                const Floats fruitless = where(~(better | (violation <= 0.0f)), before + where(pressed, all(1.0f)));
+                put(state.fruitless_steps, anchor, chosen(active, fruitless, before));
+            }
+
+            const Floats by_negatives = load(columns.v_cost.data() + anchor * TILE + label) * sum(3);
+            const Floats by_positives = load(columns.u_cost.data() + anchor * TILE + label) * sum(2);
+            const Floats rest = by_negatives - by_positives;
+            const Floats noise = rules.rounding * (absolute(by_negatives) + absolute(by_positives));
+            const Floats slope = where(absolute(rest) > noise, rest);
+            const Floats square = moved(at(state.slope_square, anchor), slope * slope, forget_slope);
+            put(state.slope_square, anchor, square);
+            const Floats typical = larger(root(square), all(1.17549435e-38f));
+            const Floats step = rules.threshold_rate * deviation * (slope / typical);
+            put(state.thresholds, anchor, at(state.thresholds, anchor) - where(active, step));
+        }
+        return value;
+    }
+
+  private:
+    const Problem& problem;
+    const int64_t first;
+    int used;
+    Ints active;
+    Floats weight, u_unit, v_unit, positives_came, share;
+
+    Floats entry(const Entry& entry, int anchor) const {
+        const float* from = entry.data + anchor * entry.anchor_stride;
+        return entry.label_stride ? load(from + first, used) : all(*from);
+    }
+    Floats at(const float* state, int anchor) const { return load(state + anchor * problem.batch.labels + first, used); }
+    void put(float* state, int anchor, Floats value) const {
+        store(state + anchor * problem.batch.labels + first, value, used);
+    }
+    Floats multiplier(int anchor) const {
+        return problem.table.multiplier.data ? entry(problem.table.multiplier, anchor)
+                                             : at(problem.state.multipliers, anchor);
+    }
+    Floats share_of(Floats total) const {
+        const Floats divisor = chosen(total > 0.0f, total, all(1.0f)) * static_cast<float>(problem.batch.labels);
+        return where(active, 1.0f / divisor);
+    }
+};
+
+}  // namespace aimfor

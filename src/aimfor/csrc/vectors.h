@@ -1,0 +1,111 @@
+// Eight floats at a time. The compiler's own vector types: they are what the machine has, or are split into it.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+namespace aimfor {
+
+constexpr int LANES = 8;
+
+typedef float Floats __attribute__((vector_size(4 * LANES)));
+typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
+
+inline Floats load(const float* from) {
+    Floats value;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+}
+
+inline void store(float* to, Floats value) { std::memcpy(to, &value, sizeof value); }
+
+// The first `count` lanes, at the end of an array; the others are 0.
+inline Floats load(const float* from, int count) {
+    if (count >= LANES) return load(from);
+    Floats value = {};
+    std::memcpy(&value, from, sizeof(float) * count);
+    return value;
+}
+
+inline void store(float* to, Floats value, int count) {
+    std::memcpy(to, &value, sizeof(float) * (count >= LANES ? LANES : count));
+}
+
+inline Floats all(float value) { return Floats{} + value; }
+
+inline Floats larger(Floats a, Floats b) { return a > b ? a : b; }
+
+inline Floats smaller(Floats a, Floats b) { return a < b ? a : b; }
+
+inline Floats absolute(Floats value) { return (Floats)((Ints)value & 0x7FFFFFFF); }
+
+inline Floats root(Floats value) {
+    for (int lane = 0; lane < LANES; ++lane) value[lane] = std::sqrt(value[lane]);
+    return value;
+}
+
+// value where the mask is set, else 0.
+inline Floats where(Ints mask, Floats value) { return (Floats)(mask & (Ints)value); }
+
+inline Floats as_floats(Ints value) { return __builtin_convertvector(value, Floats); }
+
+// The lanes where the mask is set, as bits.
+inline uint32_t bits(Ints mask) {
+#if defined(__AVX__)
+    return static_cast<uint32_t>(__builtin_ia32_movmskps256((Floats)mask));
+#else
+    uint32_t found = 0;
+    for (int lane = 0; lane < LANES; ++lane) found |= (mask[lane] & 1u) << lane;
+    return found;
+#endif
+}
+
+inline float total(Floats value) {
+    float sum = 0;
+    for (int lane = 0; lane < LANES; ++lane) sum += value[lane];
+    return sum;
+}
+
+// e^x, x cut off at +-87: 2^n times a polynomial on the rest, |rest| <= ln 2 / 2.
+inline Floats exponential(Floats x) {
+    x = larger(smaller(x, all(87.0f)), all(-87.0f));
+    const float to_whole = 12582912.0f;  // 1.5 * 2^23: adding it leaves no bits for a fraction
+    Floats n = x * 1.44269504f + to_whole;
+    Ints power = (Ints)n - 0x4B400000;
+    n = n - to_whole;
+    Floats rest = x - n * 0.693359375f + n * 2.12194440e-4f;
+    Floats series = 1.9875691500e-4f * rest + 1.3981999507e-3f;
+    series = series * rest + 8.3334519073e-3f;
+    series = series * rest + 4.1665795894e-2f;
+    series = series * rest + 1.6666665459e-1f;
+    series = series * rest + 5.0000001201e-1f;
+    Floats value = series * (rest * rest) + rest + 1.0f;
+    return value * (Floats)((power + 127) << 23);
+}
+
+// log(1 + q) for q >= 0, accurate also where 1 + q rounds to 1.
+inline Floats log_of_one_plus(Floats q) {
+    Floats sum = q + 1.0f;
+    Floats rounded_away = (q - (sum - 1.0f)) / sum;
+    Ints pattern = (Ints)sum;
+    Ints exponent = ((pattern >> 23) & 255) - 126;
+    Floats fraction = (Floats)((pattern & 0x007FFFFF) | 0x3F000000);  // in [0.5, 1)
+    Ints low = fraction < 0.707106781f;
+    exponent += low;  // a set mask is -1
+    Floats x = fraction + where(low, fraction) - 1.0f;
+    Floats square = x * x;
+    Floats series = 7.0376836292e-2f * x - 1.1514610310e-1f;
+    series = series * x + 1.1676998740e-1f;
+    series = series * x - 1.2420140846e-1f;
+    series = series * x + 1.4249322787e-1f;
+    series = series * x - 1.6668057665e-1f;
+    series = series * x + 2.0000714765e-1f;
+    series = series * x - 2.4999993993e-1f;
+    series = series * x + 3.3333331174e-1f;
+    Floats whole = as_floats(exponent);
+    Floats value = series * x * square - whole * 2.12194440e-4f - 0.5f * square + x + whole * 0.693359375f;
+    return value + rounded_away;
+}
+
+}  // namespace aimfor

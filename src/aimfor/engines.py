@@ -1,0 +1,60 @@
+"""Count, chosen: which of the three implementations of the pass is used, and why.
+
+`native` (C++) for CPU tensors where it was built, else `fused` (torch, any device). The environment variable
+`AIMFOR_ENGINE` forces one; `plain` is the reference that both are tested against.
+"""
+
+import os
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from aimfor import checks, native
+
+SETTING = "AIMFOR_ENGINE"
+NAMES = ("plain", "fused", "native")
+NATIVE_TYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+class Engine(NamedTuple):
+    """The engine in use and the reason."""
+
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reason}"
+
+
+def engine() -> Engine:
+    """Which engine does the counting for float32 scores on the CPU, and why.
+
+    Example:
+        >>> engine().name in ("plain", "fused", "native")
+        True
+    """
+    forced = os.environ.get(SETTING)
+    if forced:
+        checks.choice(SETTING, forced, NAMES)
+        if forced == "native" and native.problem():
+            raise RuntimeError(f"{SETTING}=native cannot be used: {native.problem()}")
+        return Engine(forced, f"the environment variable {SETTING} says so")
+    if native.problem():
+        return Engine("fused", f"torch alone, because the native engine cannot be used: {native.problem()}")
+    return Engine("native", native.description())
+
+
+def engine_for(scores: Tensor) -> str:
+    """Name of the engine for these scores."""
+    forced = os.environ.get(SETTING)
+    fits = scores.device.type == "cpu" and scores.dtype in NATIVE_TYPES
+    if not forced:
+        return "native" if fits and native.problem() is None else "fused"
+    name = engine().name
+    if name == "native" and not fits:
+        raise ValueError(
+            f"{SETTING}=native takes scores of float32, bfloat16 or float16 on the CPU, got {scores.dtype} on "
+            f"{scores.device}"
+        )
+    return name

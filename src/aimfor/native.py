@@ -1,0 +1,289 @@
+"""Count and weigh in C++: the library of `csrc`, called through ctypes.
+
+It is built with the package where there is a compiler, and needs nothing of Python's or torch's ABI. The structs below
+are those of its headers, field by field.
+"""
+
+import ctypes
+from ctypes import POINTER, Structure, byref, c_double, c_float, c_int32, c_int64, c_void_p
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from aimfor import state as state_rules
+from aimfor.aims import Anchors
+from aimfor.batches import LARGEST, Batch, Positives
+from aimfor.bounds import Counts, Sums
+from aimfor.state import State
+from aimfor.surrogates import LEAK, SURROGATES, Surrogate
+
+LIBRARY = Path(__file__).parent / "_native.so"
+
+SCORE_TYPES = {torch.float32: 0, torch.bfloat16: 1}
+LABEL_TYPES = {torch.float32: 1, torch.bool: 2, torch.uint8: 2, torch.int32: 3, torch.int64: 4}
+FAULTS = {
+    1: ("scores", f"finite and at most {LARGEST:g} in size in every entry"),
+    2: ("labels", "0 or 1 in every entry"),
+    3: ("weights", f"0 or between {1 / LARGEST:g} and {LARGEST:g} in every entry"),
+    4: ("labels", "at positions inside [B, L]"),
+    5: ("labels", "0 or 1 in every entry"),
+}
+
+
+class _Matrix(Structure):
+    _fields_ = (("data", c_void_p), ("row_stride", c_int64), ("label_stride", c_int64))
+
+
+class _Batch(Structure):
+    _fields_ = (
+        ("rows", c_int64),
+        ("labels", c_int64),
+        ("scores", _Matrix),
+        ("label_values", _Matrix),
+        ("weights", _Matrix),
+        ("mask", _Matrix),
+        ("starts", c_void_p),
+        ("columns", c_void_p),
+        ("positions", c_int64),
+        ("positive", c_void_p),
+        ("largest_score", c_float),
+        ("largest_weight", c_float),
+        ("score_type", c_int32),
+        ("label_type", c_int32),
+        ("threads", c_int32),
+    )
+
+
+class _Fault(Structure):
+    _fields_ = (("kind", c_int32), ("value", c_double))
+
+
+class _Entry(Structure):
+    _fields_ = (("data", c_void_p), ("anchor_stride", c_int64), ("label_stride", c_int64))
+
+
+TABLE = ("width", "objective_u", "objective_v", "load_u", "load_v", "room", "room_recall", "multiplier")
+
+
+class _Table(Structure):
+    _fields_ = tuple((name, _Entry) for name in TABLE)
+
+
+BUFFERS = (
+    "class_weight",
+    "steps",
+    "thresholds",
+    "multipliers",
+    "rates",
+    "positives",
+    "score_mean",
+    "score_variance",
+    "slope_square",
+    "violation_square",
+    "lowest_violation",
+    "fruitless_steps",
+)
+
+
+class _State(Structure):
+    _fields_ = tuple((name, c_void_p) for name in BUFFERS)
+
+
+class Rules(Structure):
+    """Options of a loss and constants of its state, as the library reads them."""
+
+    _fields_ = (
+        *((name, c_float) for name in ("dual_rate", "threshold_rate", "sharpness", "leak")),
+        *((name, c_float) for name in ("forget", "forget_slope", "progress", "max_multiplier", "longest_count")),
+        *((name, c_float) for name in ("smallest_size", "smallest_deviation", "rounding")),
+        ("warmup", c_int64),
+        *((name, c_int32) for name in ("surrogate", "tight", "exact", "learning")),
+    )
+
+
+def rules(
+    surrogate: Surrogate, *, dual_rate: float, threshold_rate: float, warmup: int, exact: bool, learning: bool
+) -> Rules:
+    """What the library has to know of a loss."""
+    return Rules(
+        dual_rate=dual_rate,
+        threshold_rate=threshold_rate,
+        sharpness=1.0 if surrogate.sharpness is None else surrogate.sharpness,
+        leak=LEAK,
+        forget=state_rules.FORGET,
+        forget_slope=state_rules.FORGET_SLOPE,
+        progress=state_rules.PROGRESS,
+        max_multiplier=state_rules.MAX_MULTIPLIER,
+        longest_count=state_rules.LONGEST_COUNT,
+        smallest_size=state_rules.SMALLEST_SIZE,
+        smallest_deviation=state_rules.SMALLEST_DEVIATION,
+        rounding=state_rules.ROUNDING,
+        warmup=warmup,
+        surrogate=list(SURROGATES).index(surrogate.name),
+        tight=not surrogate.convex,
+        exact=exact,
+        learning=learning,
+    )
+
+
+class Prepared:
+    """A batch as the library reads it; keeps alive what the pointers point at."""
+
+    def __init__(self, batch: Batch):
+        scores = batch.scores.detach()
+        self.scores = scores if scores.dtype in SCORE_TYPES else scores.float()
+        self.record = record = _Batch(
+            rows=scores.shape[0],
+            labels=scores.shape[1],
+            scores=_matrix(self.scores),
+            largest_score=LARGEST,
+            largest_weight=LARGEST,
+            score_type=SCORE_TYPES[self.scores.dtype],
+            threads=torch.get_num_threads(),
+        )
+        # A bit for every label that is 1, in words of 32 labels.
+        self.positive = torch.empty(-(-record.labels // 32), record.rows, dtype=torch.int32)
+        record.positive = self.positive.data_ptr()
+        if isinstance(batch.labels, Positives):
+            self.starts, self.columns = (part.contiguous() for part in batch.labels)
+            record.starts, record.columns = self.starts.data_ptr(), self.columns.data_ptr()
+            record.positions = len(self.columns)
+        else:
+            self.labels = _of_readable_type(batch.labels)
+            record.label_values, record.label_type = _matrix(self.labels), LABEL_TYPES[self.labels.dtype]
+        if batch.weights is not None:
+            self.weights = batch.weights.float()
+            record.weights = _matrix(self.weights)
+        if batch.mask is not None:
+            self.mask = batch.mask
+            record.mask = _matrix(self.mask)
+
+    def census(self) -> Tensor:
+        """Check every value and count the batch; see `bounds.census`."""
+        fault = _Fault()
+        census = torch.empty(3, self.scores.shape[1])
+        _done(_library().aimfor_census(byref(self.record), census.data_ptr(), byref(fault)))
+        if fault.kind:
+            name, must = FAULTS[fault.kind]
+            value = int(fault.value) if fault.value == fault.value and not self._shown_as_float(name) else fault.value
+            raise ValueError(f"{name} must be {must}, got {value}")
+        return census
+
+    def _shown_as_float(self, name: str) -> bool:
+        return name != "labels" or (hasattr(self, "labels") and self.labels.is_floating_point())
+
+    def step(self, census: Tensor, anchors: Anchors, state: State, rules: Rules) -> tuple[Tensor, Tensor]:
+        """Value and gradient of the Lagrangian; moves the state where the rules say that it is learning."""
+        value = c_double()
+        gradient = self._run(census, anchors, state, rules, value, None, None)
+        return torch.tensor(value.value), gradient
+
+    def count(self, census: Tensor, anchors: Anchors, state: State, rules: Rules) -> Counts:
+        """The pass alone, for ranks that add up their sums before the step of the state."""
+        sums = torch.empty(len(Sums._fields), *state.thresholds.shape)
+        squares = torch.empty(self.scores.shape[1])
+        gradient = self._run(census, anchors, state, rules, c_double(), sums, squares)
+        return Counts(Sums(*sums), squares, gradient)
+
+    def _run(self, census, anchors, state, rules, value, sums, squares) -> Tensor:
+        gradient = torch.empty(self.scores.shape, dtype=self.scores.dtype)
+        table = _Table()
+        for name in TABLE:
+            entry = getattr(anchors, name)
+            if entry is not None:
+                setattr(table, name, _entry(entry))
+        _done(
+            _library().aimfor_step(
+                byref(self.record),
+                census.data_ptr(),
+                state.thresholds.shape[0],
+                byref(table),
+                byref(_state(state)),
+                byref(rules),
+                gradient.data_ptr(),
+                byref(value),
+                None if sums is None else sums.data_ptr(),
+                None if squares is None else squares.data_ptr(),
+            )
+        )
+        return gradient
+
+
+def observe_(state: State, census: Tensor, rules: Rules) -> Tensor:
+    """`State.observe_`; returns the counted priors."""
+    anchors, labels = state.thresholds.shape
+    priors = torch.empty(labels)
+    _library().aimfor_observe(
+        byref(_state(state)), census.data_ptr(), anchors, labels, byref(rules), priors.data_ptr()
+    )
+    return priors
+
+
+@lru_cache(maxsize=1)
+def problem() -> str | None:
+    """Why the library cannot be used here; None where it can."""
+    try:
+        library = _library()
+    except OSError as error:
+        return str(error)
+    return None if library.aimfor_runs_here() else "this processor lacks instructions that it was compiled for"
+
+
+def description() -> str:
+    """How the library was built."""
+    threads = "OpenMP" if _library().aimfor_has_threads() else "one thread, built without OpenMP"
+    return f"C++ built with the package, {threads}"
+
+
+@lru_cache(maxsize=1)
+def _library() -> ctypes.CDLL:
+    if not LIBRARY.is_file():
+        raise OSError("it was not built when the package was installed: no working C++ compiler was found")
+    library = ctypes.CDLL(str(LIBRARY))
+    pointer = c_void_p
+    library.aimfor_census.argtypes = (POINTER(_Batch), pointer, POINTER(_Fault))
+    library.aimfor_observe.argtypes = (POINTER(_State), pointer, c_int64, c_int64, POINTER(Rules), pointer)
+    library.aimfor_observe.restype = None
+    library.aimfor_step.argtypes = (
+        POINTER(_Batch),
+        pointer,
+        c_int64,
+        POINTER(_Table),
+        POINTER(_State),
+        POINTER(Rules),
+        pointer,
+        POINTER(c_double),
+        pointer,
+        pointer,
+    )
+    return library
+
+
+def _done(code: int) -> None:
+    if code:
+        raise MemoryError("the native engine ran out of memory")
+
+
+def _matrix(tensor: Tensor) -> _Matrix:
+    """A matrix `[B, L]`, or `[B, 1]` that stands for all labels."""
+    rows, columns = tensor.shape
+    row_stride, label_stride = tensor.stride()
+    return _Matrix(tensor.data_ptr(), row_stride if rows > 1 else 0, label_stride if columns > 1 else 0)
+
+
+def _entry(tensor: Tensor) -> _Entry:
+    anchors, labels = tensor.shape
+    anchor_stride, label_stride = tensor.stride()
+    return _Entry(tensor.data_ptr(), anchor_stride if anchors > 1 else 0, label_stride if labels > 1 else 0)
+
+
+def _state(state: State) -> _State:
+    return _State(*(getattr(state, name).data_ptr() for name in BUFFERS))
+
+
+def _of_readable_type(labels: Tensor) -> Tensor:
+    if labels.dtype in LABEL_TYPES:
+        return labels
+    return labels.float() if labels.is_floating_point() else labels.long()
