@@ -16,9 +16,6 @@ from aimfor.engines import engine_for
 from aimfor.state import SMALLEST_DEVIATION, State, Step, difference
 from aimfor.surrogates import SURROGATES, Surrogate
 
-# How many training batches pass between two looks for a constraint that cannot be met.
-LOOK_EVERY = 100
-
 
 class InfeasibleConstraintWarning(UserWarning):
     """The surrogate constraint of a label looks impossible to meet: its multiplier is at its limit."""
@@ -123,7 +120,6 @@ class Loss(nn.Module):
         self.threshold_rate = checks.positive_number("threshold_rate", threshold_rate)
         self.warmup = warmup
         self.state = State(self.aim.anchor_count, num_labels, known_priors(priors, num_labels))
-        self._batches = 0
         self._warned = False
 
     @property
@@ -208,15 +204,19 @@ class Loss(nn.Module):
         """Value and gradient on this batch, and the step of the state."""
         reduce = sum_over_ranks if learning else lambda tensor: tensor
         census = self._received_census(reduce(self._sent_census(run.census)))
+        state = self.state
+        counted = None
         if learning:
-            run.observe_(census)
-        anchors = self.aim.anchors(self.state.priors, self.state.surrogate_rates)
+            state.batches += 1
+            counted = run.observe_(census)
+        priors = state.priors if counted is None or state.given_priors is not None else counted
+        anchors = self.aim.anchors(priors, state.surrogate_rates)
         if isinstance(run, _Native) and (world_size() == 1 or not learning):
             value, gradient = run.step(census, anchors, learning)
         else:
             value, gradient = self._step(run, census, anchors, reduce, learning)
-        if learning:
-            self._look_for_infeasible()
+        if learning and state.looking:
+            self._warn_of_infeasible()
         return value, gradient
 
     def _step(self, run: "_Native | _Torch", census: Tensor, anchors: Anchors, reduce, learning: bool):
@@ -292,9 +292,8 @@ class Loss(nn.Module):
             )
         return received[:-1].unflatten(0, (3, -1))
 
-    def _look_for_infeasible(self) -> None:
-        self._batches += 1
-        if self._warned or self._batches % LOOK_EVERY:
+    def _warn_of_infeasible(self) -> None:
+        if self._warned:
             return
         stuck = self.state.stuck.all(0)
         if bool(stuck.any()):
@@ -319,8 +318,9 @@ class _Torch:
         self.engine = bounds if engine_for(batch.scores) == "plain" else fused
         self.census = self.engine.census(batch)
 
-    def observe_(self, census: Tensor) -> None:
+    def observe_(self, census: Tensor) -> Tensor:
         self.loss.state.observe_(census)
+        return self.loss.state.counted_priors
 
     def count(self, census: Tensor, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor) -> Counts:
         """The pass on the rung of the ladder that each label has reached."""
@@ -352,8 +352,8 @@ class _Native:
         self.loss, self.prepared = loss, native.Prepared(batch)
         self.census = self.prepared.census()
 
-    def observe_(self, census: Tensor) -> None:
-        native.observe_(self.loss.state, census, self._rules(learning=True))
+    def observe_(self, census: Tensor) -> Tensor:
+        return native.observe_(self.loss.state, census, self._rules(learning=True))
 
     def step(self, census: Tensor, anchors: Anchors, learning: bool) -> tuple[Tensor, Tensor]:
         return self.prepared.step(census, anchors, self.loss.state, self._rules(learning))
@@ -370,6 +370,7 @@ class _Native:
             warmup=loss.warmup,
             exact=loss.constraint == "exact",
             learning=learning,
+            looking=loss.state.looking if learning else 0,
         )
 
 

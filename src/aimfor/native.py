@@ -99,12 +99,19 @@ class Rules(Structure):
         *((name, c_float) for name in ("forget", "forget_slope", "progress", "max_multiplier", "longest_count")),
         *((name, c_float) for name in ("smallest_size", "smallest_deviation", "rounding")),
         ("warmup", c_int64),
-        *((name, c_int32) for name in ("surrogate", "tight", "exact", "learning")),
+        *((name, c_int32) for name in ("surrogate", "tight", "exact", "learning", "looking")),
     )
 
 
 def rules(
-    surrogate: Surrogate, *, dual_rate: float, threshold_rate: float, warmup: int, exact: bool, learning: bool
+    surrogate: Surrogate,
+    *,
+    dual_rate: float,
+    threshold_rate: float,
+    warmup: int,
+    exact: bool,
+    learning: bool,
+    looking: int,
 ) -> Rules:
     """What the library has to know of a loss."""
     return Rules(
@@ -125,6 +132,7 @@ def rules(
         tight=not surrogate.convex,
         exact=exact,
         learning=learning,
+        looking=looking,
     )
 
 

@@ -19,6 +19,8 @@ FORGET_SLOPE = 0.001
 # not lowered its violation by this factor: a model that still grows into it does so slowly but steadily.
 PATIENCE = 500
 PROGRESS = 0.95
+# How many batches pass between two looks for such a constraint.
+LOOK_EVERY = 100
 # A multiplier is of order 1 where the constraint can be met (it is divided by its bound). One that has come this far
 # already weighs hardly anything but the constraint, and going on would drown every other anchor.
 MAX_MULTIPLIER = 20.0
@@ -99,6 +101,8 @@ class State(nn.Module):
         def keep(name: str, shape: tuple[int, ...], start: float = 0.0) -> None:
             self.register_buffer(name, torch.full(shape, start, dtype=torch.float32))
 
+        # Batches learned from; a loaded state knows them by its steps.
+        self.batches = 0
         # An option, like the aim itself: it moves with the module, but a loaded state does not change it.
         self.register_buffer("given_priors", None if priors is None else priors.clone(), persistent=False)
         self.register_buffer("steps", torch.zeros(per_label, dtype=torch.long))
@@ -183,7 +187,8 @@ class State(nn.Module):
         if anchors.multiplier is None:
             stepped = self.multipliers + dual_rate * self._dual_step_(step, forget)
             stepped = stepped.clamp(min=0).clamp(max=MAX_MULTIPLIER)
-            self._count_fruitless_steps_(step)
+            if self.looking:
+                self._look_(step)
         else:
             stepped = anchors.multiplier
         self.multipliers.copy_(torch.where(active, stepped, self.multipliers))
@@ -199,14 +204,19 @@ class State(nn.Module):
         nothing is predicted positive."""
         return self.fruitless_steps >= PATIENCE
 
-    def _count_fruitless_steps_(self, step: Step) -> None:
+    @property
+    def looking(self) -> int:
+        """For how many batches the present one stands in the search for constraints that cannot be met; or 0."""
+        return LOOK_EVERY if self.batches % LOOK_EVERY == 0 else 0
+
+    def _look_(self, step: Step) -> None:
         violation = step.anchors.violation(self.driving_rates(step.exact_drives))
         better = violation < PROGRESS * self.lowest_violation
         self.lowest_violation.copy_(torch.where(step.active & better, violation, self.lowest_violation))
         exact = self.exact_rates
         nothing = (exact.recall < SMALLEST_SIZE) & (exact.v < SMALLEST_SIZE)
         pressed = step.active & (nothing | (self.multipliers >= MAX_MULTIPLIER))
-        self.fruitless_steps += pressed
+        self.fruitless_steps += self.looking * pressed
         self.fruitless_steps *= ~(step.active & (better | (violation <= 0)))
 
     def _dual_step_(self, step: Step, forget: Tensor) -> Tensor:
@@ -221,6 +231,10 @@ class State(nn.Module):
         # 1 it is left out, so that steps vanish as the constraint is met.
         self.violation_square.lerp_(relative.square(), forget)
         return relative / self.violation_square.sqrt().clamp(min=1)
+
+    def _load_from_state_dict(self, *args, **kwargs) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self.batches = int(self.steps.max())
 
     def _apply(self, fn, recurse=True):
         # Moves with the model, but stays float32: counts and small steps do not survive half precision.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <vector>
 
 #include "vectors.h"
 
@@ -24,7 +25,7 @@ struct Batch {
     const int64_t* starts;   // sparse labels: where the entries of a row start, [rows + 1]
     const int64_t* columns;  // and the labels that are 1
     int64_t positions;       // length of columns
-    uint32_t* positive;      // [tiles, rows]: written by the census, a bit for each label of a tile that is 1
+    uint32_t* positive;      // [ceil(labels / 32), rows]: written by the census, a bit for each label that is 1
     float largest_score;
     float largest_weight;
     int32_t score_type;  // ScoreType
@@ -46,8 +47,10 @@ enum ScoreType : int32_t { FLOAT32 = 0, BFLOAT16 = 1 };
 enum LabelType : int32_t { SPARSE = 0, FLOAT_LABELS = 1, BYTE_LABELS = 2, INT32_LABELS = 3, INT64_LABELS = 4 };
 enum FaultKind : int32_t { NONE = 0, BAD_SCORE = 1, BAD_LABEL = 2, BAD_WEIGHT = 3, BAD_INDEX = 4, REPEATED = 5 };
 
-constexpr int TILE = 32;   // labels: two cache lines of a row
-constexpr int ROWS = 256;  // rows whose sums may stay in float
+constexpr int TILE = 128;  // labels: so much of a row that it is worth going to where it lies
+constexpr int ROWS = 128;  // rows whose sums may stay in float; a tile and its gradient fit the second-level cache
+constexpr int WORD = 32;   // labels whose marks are one number
+constexpr int WORDS = TILE / WORD;
 
 // The score of an entry that is not there: far on the right side of every threshold, so that no surrogate feels it.
 constexpr float ABSENT = -1e37f;
@@ -74,30 +77,44 @@ struct Place {
     int labels;
 };
 
-// Up to ROWS rows of up to TILE labels. Negatives stand in a matrix with absent entries where there is none; positives
-// in lists, one per label, with signs turned. The matrix is laid out so that vectors are full: labels side by side
-// where there are at least LANES of them, else rows.
-struct Tile {
-    float negative[ROWS * TILE];
-    float negative_weight[ROWS * TILE];
-    float gradient[ROWS * TILE];
-    float positive[TILE][ROWS + LANES];
-    float positive_weight[TILE][ROWS + LANES];
-    float positive_gradient[TILE][ROWS + LANES];
-    int32_t positive_row[TILE][ROWS + LANES];
-    int positives[TILE];
-    bool weighted;
-    bool by_label;  // labels side by side
+// From one LANES labels of a tile to the next: a cache line more than their rows need. A round 4096 bytes would put one
+// row of all of them into one set of the cache, which does not hold so many.
+constexpr int GROUP = ROWS * LANES + 16;
 
-    int at(int row, int label) const { return by_label ? row * TILE + label : label * ROWS + row; }
+// One side of a tile. Its entries are laid out so that vectors are full and follow one another: LANES labels side by
+// side where there are so many, else the rows of one label. What is missing up to a whole vector is absent.
+struct alignas(64) Side {  // a vector across two cache lines costs twice
+    float scores[GROUP * TILE / LANES];
+    float weights[GROUP * TILE / LANES];
+    float gradient[GROUP * TILE / LANES];
+};
+
+// Up to ROWS rows of up to TILE labels. Negatives stand at their rows, with absent entries where there is none;
+// positives one after another, with signs turned.
+struct Tile {
+    Side negative, positive;
+    int32_t positive_row[GROUP * TILE / LANES];
+    int positives[TILE];             // of each label
+    int positive_lines[TILE / LANES];  // most of them in LANES labels
+    bool weighted;
+    bool by_label;  // LANES labels side by side
+
+    int at(int row, int label) const {
+        return by_label ? label / LANES * GROUP + row * LANES + label % LANES : label * ROWS + row;
+    }
 
     void move_to_positives(int row, int label) {
-        int here = at(row, label), index = positives[label]++;
-        positive[label][index] = -negative[here];
-        positive_weight[label][index] = weighted ? negative_weight[here] : 1.0f;
-        positive_row[label][index] = row;
-        negative[here] = ABSENT;
-        negative_weight[here] = 0;
+        const int index = positives[label]++, from = at(row, label), to = at(index, label);
+        if (by_label && index == positive_lines[label / LANES]) {
+            store(positive.scores + to - label % LANES, all(ABSENT));
+            store(positive.weights + to - label % LANES, Floats{});
+            ++positive_lines[label / LANES];
+        }
+        positive.scores[to] = -negative.scores[from];
+        positive.weights[to] = negative.weights[from];
+        positive_row[to] = row;
+        negative.scores[from] = ABSENT;
+        negative.weights[from] = 0;
     }
 };
 
@@ -112,8 +129,9 @@ class Reader {
     explicit Reader(const Batch& batch)
         : weighted(batch.weights.data != nullptr || batch.mask.data != nullptr), batch(batch) {}
 
-    void scores(int64_t row, const Place& place, float* to) const {
-        batch.score_type == FLOAT32 ? scores<float>(row, place, to) : scores<uint16_t>(row, place, to);
+    // The scores of a row: where they are, or, if they are not floats side by side or not a whole tile, in `room`.
+    const float* scores(int64_t row, const Place& place, float* room) const {
+        return batch.score_type == FLOAT32 ? scores<float>(row, place, room) : scores<uint16_t>(row, place, room);
     }
 
     // Weights, 0 where the entry is masked.
@@ -127,13 +145,13 @@ class Reader {
         }
     }
 
-    // Which dense labels are not 0, as bits; those that are not 1 either are `odd`.
-    uint32_t labels(int64_t row, const Place& place, uint32_t& odd) const {
+    // Which of up to WORD dense labels are not 0, as bits; those that are not 1 either are `odd`.
+    uint32_t labels(int64_t row, int64_t first_label, int count, uint32_t& odd) const {
         switch (batch.label_type) {
-            case FLOAT_LABELS: return labels<float>(row, place, odd);
-            case BYTE_LABELS: return labels<uint8_t>(row, place, odd);
-            case INT32_LABELS: return labels<int32_t>(row, place, odd);
-            default: return labels<int64_t>(row, place, odd);
+            case FLOAT_LABELS: return labels<float>(row, first_label, count, odd);
+            case BYTE_LABELS: return labels<uint8_t>(row, first_label, count, odd);
+            case INT32_LABELS: return labels<int32_t>(row, first_label, count, odd);
+            default: return labels<int64_t>(row, first_label, count, odd);
         }
     }
 
@@ -154,42 +172,37 @@ class Reader {
     static float as_float(float value) { return value; }
     static float as_float(uint16_t value) { return widen(value); }
 
-    // The rows of a wide batch are pages apart, where the processor does not look ahead by itself: what the next tile
-    // will read of this row is fetched while this tile is worked on.
     template <class Type>
-    static void fetch_next_tile(const Type* from) {
-        const char* next = reinterpret_cast<const char*>(from + TILE);
-        for (size_t byte = 0; byte < TILE * sizeof(Type); byte += 64) __builtin_prefetch(next + byte);
-    }
-
-    template <class Type>
-    void scores(int64_t row, const Place& place, float* to) const {
+    const float* scores(int64_t row, const Place& place, float* room) const {
         const Type* from = at<Type>(batch.scores, row, place.first_label);
         const int64_t stride = batch.scores.label_stride;
-        if (stride == 1) {
-            fetch_next_tile(from);
-            for (int label = 0; label < place.labels; ++label) to[label] = as_float(from[label]);
-        } else {
-            for (int label = 0; label < place.labels; ++label) to[label] = as_float(from[label * stride]);
+        if constexpr (sizeof(Type) == sizeof(float)) {
+            if (stride == 1 && place.labels == TILE) return from;
         }
+        for (int label = 0; label < place.labels; ++label) room[label] = as_float(from[label * stride]);
+        return room;
     }
 
     template <class Type>
-    uint32_t labels(int64_t row, const Place& place, uint32_t& odd) const {
-        const Type* from = at<Type>(batch.label_values, row, place.first_label);
+    uint32_t labels(int64_t row, int64_t first_label, int count, uint32_t& odd) const {
+        const Type* from = at<Type>(batch.label_values, row, first_label);
         const int64_t stride = batch.label_values.label_stride;
-        uint32_t found = 0;
         odd = 0;
-        int label = 0;
         if (stride == 1) {
-            fetch_next_tile(from);
-            for (; label + LANES <= place.labels; label += LANES) {
-                uint32_t odd_ones;
-                found |= eight(from + label, odd_ones) << label;
-                odd |= odd_ones << label;
+            if (count == WORD && none(from)) return 0;
+        }
+        uint32_t found = 0;
+        int label = 0;
+        if constexpr (sizeof(Type) == sizeof(float)) {  // float and int32 alike
+            typedef Type Values __attribute__((vector_size(sizeof(Ints)), aligned(4), may_alias));
+            for (; stride == 1 && label + LANES <= count; label += LANES) {
+                const Values value = *reinterpret_cast<const Values*>(from + label);
+                const Ints other = ~(value == Type(0));
+                found |= bits(other) << label;
+                odd |= bits(other & ~(value == Type(1))) << label;
             }
         }
-        for (; label < place.labels; ++label) {
+        for (; label < count; ++label) {
             const Type value = from[label * stride];
             found |= static_cast<uint32_t>(!(value == 0)) << label;
             odd |= static_cast<uint32_t>(!(value == 0 || value == 1)) << label;
@@ -197,31 +210,19 @@ class Reader {
         return found;
     }
 
-    static uint32_t eight(const float* from, uint32_t& odd) {
-        const Floats value = load(from);
-        const Ints found = ~(value == 0.0f);
-        odd = bits(found & ~(value == 1.0f));
-        return bits(found);
-    }
+    // Whether all WORD labels are 0, as most are where labels are many.
     template <class Type>
-    static uint32_t eight(const Type* from, uint32_t& odd) {
-        Ints value;
-        Type together = 0;
-        for (int lane = 0; lane < LANES; ++lane) {
-            value[lane] = from[lane] != 0 ? -1 : 0;
-            together |= from[lane];
-        }
-        odd = 0;
-        if (together & ~static_cast<Type>(1)) {
-            for (int lane = 0; lane < LANES; ++lane) odd |= static_cast<uint32_t>((from[lane] & ~Type(1)) != 0) << lane;
-        }
-        return bits(value);
+    static bool none(const Type* from) {
+        const AnyInts* words = reinterpret_cast<const AnyInts*>(from);
+        Ints together = words[0];
+        for (size_t one = 1; one < WORD * sizeof(Type) / sizeof(Ints); ++one) together |= words[one];
+        return !bits(together != 0);
     }
 };
 
 // Sparse labels as bits. They come from outside and may hold any numbers, so all are checked.
 inline void mark_positions(const Batch& batch, Fault* fault) {
-    std::fill_n(batch.positive, (batch.labels + TILE - 1) / TILE * batch.rows, 0u);
+    std::fill_n(batch.positive, (batch.labels + WORD - 1) / WORD * batch.rows, 0u);
     for (int64_t row = 0; row < batch.rows; ++row) {
         const int64_t begin = batch.starts[row], end = batch.starts[row + 1];
         if (begin < 0 || end < begin || end > batch.positions) {
@@ -234,96 +235,149 @@ inline void mark_positions(const Batch& batch, Fault* fault) {
                 *fault = {BAD_INDEX, static_cast<double>(label)};
                 return;
             }
-            uint32_t& word = batch.positive[label / TILE * batch.rows + row];
-            if (word >> label % TILE & 1) *fault = {REPEATED, 2};
-            word |= 1u << label % TILE;
+            uint32_t& word = batch.positive[label / WORD * batch.rows + row];
+            if (word >> label % WORD & 1) *fault = {REPEATED, 2};
+            word |= 1u << label % WORD;
         }
     }
 }
 
-// Checks the values at a place, marks its positives, and adds it to the census: weight, weight of positives, weighted
-// sum of scores, TILE floats each.
-inline void take_census(const Batch& batch, const Reader& reader, const Place& place, float* census, Fault* fault) {
-    alignas(32) float score[TILE] = {}, weight[TILE] = {};
-    std::fill_n(weight, place.labels, 1.0f);
-    uint32_t* marks = batch.positive + place.first_label / TILE * batch.rows;
-    for (int64_t row = place.first_row; row < place.first_row + place.rows; ++row) {
-        reader.scores(row, place, score);
-        uint32_t odd = 0;
-        uint32_t positive = batch.label_type == SPARSE ? marks[row] : reader.labels(row, place, odd);
-        if (reader.weighted) {
-            reader.weights(row, place, weight);
-            for (int label = 0; label < place.labels; ++label) {
-                const float one = weight[label];
-                const bool valid = one == 0 || (one >= 1 / batch.largest_weight && one <= batch.largest_weight);
-                if (!valid && !fault->kind) *fault = {BAD_WEIGHT, one};
-                if (one != 0) continue;
-                score[label] = 0;  // nothing that stands at an absent entry is looked at
-                positive &= ~(1u << label);
-                odd &= ~(1u << label);
+// The census of some labels: checks values, marks positives, and adds up weight, weight of positives and weighted
+// scores. Row by row, as the batch lies in memory.
+class Census {
+  public:
+    Census(const Batch& batch, int64_t first_label, int64_t labels)
+        : sums(3 * labels, 0.0), batch(batch), reader(batch), first_label(first_label), labels(labels),
+          part(3 * (labels + TILE)) {}
+
+    std::vector<double> sums;  // [3, labels]
+    Fault fault = {NONE, 0};
+
+    // Up to ROWS rows, whose sums stay in float.
+    void take(int64_t first_row, int rows) {
+        std::fill(part.begin(), part.end(), 0.0f);
+        for (int64_t row = first_row; row < first_row + rows; ++row) {
+            for (int64_t label = 0; label < labels; label += TILE) {
+                const int count = static_cast<int>(std::min<int64_t>(TILE, labels - label));
+                const Place place = {row, 1, first_label + label, count};
+                float* to = part.data() + label;
+                reader.weighted ? take<true>(place, to) : take<false>(place, to);
             }
         }
-        if (odd && !fault->kind) {
-            *fault = {BAD_LABEL, reader.label_value(row, place.first_label + __builtin_ctz(odd))};
-        }
-        Ints bad = {};
-        for (int label = 0; label < place.labels; label += LANES) {
-            const Floats one = load(score + label), its_weight = load(weight + label);
-            bad |= ~(absolute(one) <= batch.largest_score);
-            store(census + label, load(census + label) + its_weight);
-            store(census + 2 * TILE + label, load(census + 2 * TILE + label) + one * its_weight);
-        }
-        if (bits(bad) && !fault->kind) {
-            for (float one : score) {
-                if (!(std::fabs(one) <= batch.largest_score) && !fault->kind) *fault = {BAD_SCORE, one};
-            }
-        }
-        marks[row] = positive;
-        for (uint32_t left = positive; left; left &= left - 1) {
-            census[TILE + __builtin_ctz(left)] += weight[__builtin_ctz(left)];
+        for (int64_t label = 0; label < labels; ++label) {
+            sums[label] += reader.weighted ? part[label] : static_cast<float>(rows);
+            sums[labels + label] += part[labels + TILE + label];
+            sums[2 * labels + label] += part[2 * (labels + TILE) + label];
         }
     }
-}
+
+  private:
+    const Batch& batch;
+    const Reader reader;
+    const int64_t first_label, labels;
+    std::vector<float> part;  // [3, labels + TILE]
+
+    // One row of a tile.
+    template <bool WEIGHTED>
+    void take(const Place& place, float* weight_sum) {
+        float *positive_sum = weight_sum + labels + TILE, *score_sum = positive_sum + labels + TILE;
+        alignas(32) float score[TILE] = {}, weight[TILE];
+        const float* scores = reader.scores(place.first_row, place, score);
+        if (WEIGHTED) {
+            std::fill_n(weight, TILE, 0.0f);
+            reader.weights(place.first_row, place, weight);
+            for (int label = 0; label < place.labels; ++label) {
+                const float one = weight[label], largest = batch.largest_weight;
+                if (!(one == 0 || (one >= 1 / largest && one <= largest))) found({BAD_WEIGHT, one});
+                score[label] = one == 0 ? 0.0f : scores[label];  // nothing that stands at an absent entry is looked at
+            }
+            scores = score;
+        }
+        const float largest = batch.largest_score;
+        Ints bad = {};
+        for (int label = 0; label < place.labels; label += LANES) {
+            const Floats one = load(scores + label);
+            bad |= ~(absolute(one) <= largest);
+            store(score_sum + label, load(score_sum + label) + (WEIGHTED ? one * load(weight + label) : one));
+            if (WEIGHTED) store(weight_sum + label, load(weight_sum + label) + load(weight + label));
+        }
+        for (int label = 0; bits(bad) && label < place.labels; ++label) {
+            if (!(std::fabs(scores[label]) <= largest)) found({BAD_SCORE, scores[label]});
+        }
+        uint32_t* mark = batch.positive + place.first_label / WORD * batch.rows + place.first_row;
+        for (int first = 0; first < place.labels; first += WORD, mark += batch.rows) {
+            const int count = std::min(WORD, place.labels - first);
+            const int64_t at = place.first_label + first;
+            uint32_t odd = 0, positive = *mark;
+            if (batch.label_type != SPARSE) positive = reader.labels(place.first_row, at, count, odd);
+            for (int label = 0; WEIGHTED && label < count; ++label) {
+                const uint32_t absent = static_cast<uint32_t>(weight[first + label] == 0) << label;
+                positive &= ~absent;
+                odd &= ~absent;
+            }
+            if (odd) found({BAD_LABEL, reader.label_value(place.first_row, at + __builtin_ctz(odd))});
+            *mark = positive;
+            for (uint32_t left = positive; left; left &= left - 1) {
+                const int label = first + __builtin_ctz(left);
+                positive_sum[label] += WEIGHTED ? weight[label] : 1.0f;
+            }
+        }
+    }
+
+    void found(Fault one) {
+        if (!fault.kind) fault = one;
+    }
+};
 
 // Loads a tile whose values have been checked and whose positives are marked.
 inline void load_tile(const Batch& batch, const Reader& reader, const Place& place, Tile& tile) {
-    tile.weighted = reader.weighted;
-    tile.by_label = batch.labels >= LANES;
+    const bool weighted = reader.weighted, by_label = batch.labels >= LANES;
+    const int labels = place.labels;
+    tile.weighted = weighted;
+    tile.by_label = by_label;
     std::fill_n(tile.positives, TILE, 0);
-    const uint32_t* marks = batch.positive + place.first_label / TILE * batch.rows + place.first_row;
+    std::fill_n(tile.positive_lines, TILE / LANES, 0);
+    const uint32_t* const marks = batch.positive + place.first_label / WORD * batch.rows + place.first_row;
     alignas(32) float score[TILE], weight[TILE];
+    std::fill_n(score, TILE, ABSENT);  // beyond the labels there are
+    std::fill_n(weight, TILE, 0.0f);
     for (int row = 0; row < place.rows; ++row) {
-        float* scores = tile.by_label ? tile.negative + row * TILE : score;
-        float* weights = tile.by_label ? tile.negative_weight + row * TILE : weight;
-        reader.scores(place.first_row + row, place, scores);
-        if (tile.weighted) {
-            reader.weights(place.first_row + row, place, weights);
-            for (int label = 0; label < place.labels; ++label) {
-                scores[label] = weights[label] == 0 ? ABSENT : scores[label];
-            }
+        const float* scores = reader.scores(place.first_row + row, place, score);
+        // Rows lie pages apart, where the processor does not look ahead by itself: fetched for the next tile.
+        for (int label = 0; scores != score && label < TILE; label += 16) __builtin_prefetch(scores + TILE + label);
+        if (weighted) {
+            reader.weights(place.first_row + row, place, weight);
+            for (int label = 0; label < labels; ++label) score[label] = weight[label] == 0 ? ABSENT : scores[label];
+            scores = score;
         }
-        if (tile.by_label) {
-            for (int label = place.labels; label % LANES; ++label) {
-                scores[label] = ABSENT;
-                weights[label] = 0;
+        if (by_label) {
+            float* to = tile.negative.scores + row * LANES;
+            for (int label = 0; label < labels; label += LANES, to += GROUP) store(to, load(scores + label));
+            to = tile.negative.weights + row * LANES;
+            for (int label = 0; weighted && label < labels; label += LANES, to += GROUP) {
+                store(to, load(weight + label));
             }
         } else {
-            for (int label = 0; label < place.labels; ++label) {
-                tile.negative[tile.at(row, label)] = scores[label];
-                tile.negative_weight[tile.at(row, label)] = tile.weighted ? weights[label] : 1.0f;
+            for (int label = 0; label < labels; ++label) {
+                tile.negative.scores[label * ROWS + row] = scores[label];
+                tile.negative.weights[label * ROWS + row] = weight[label];
             }
         }
-        for (uint32_t left = marks[row]; left; left &= left - 1) tile.move_to_positives(row, __builtin_ctz(left));
+        for (int first = 0; first < labels; first += WORD) {
+            for (uint32_t left = marks[first / WORD * batch.rows + row]; left; left &= left - 1) {
+                tile.move_to_positives(row, first + __builtin_ctz(left));
+            }
+        }
     }
-    for (int label = 0; label < place.labels; ++label) {
-        for (int row = place.rows; !tile.by_label && row % LANES; ++row) {
-            tile.negative[tile.at(row, label)] = ABSENT;
-            tile.negative_weight[tile.at(row, label)] = 0;
-        }
-        for (int index = tile.positives[label]; index % LANES; ++index) {
-            tile.positive[label][index] = ABSENT;
-            tile.positive_weight[label][index] = 0;
-        }
+    for (int label = 0; !by_label && label < labels; ++label) {
+        auto pad = [&](Side& side, int from) {
+            for (int row = from; row % LANES; ++row) {
+                side.scores[label * ROWS + row] = ABSENT;
+                side.weights[label * ROWS + row] = 0;
+            }
+        };
+        pad(tile.negative, place.rows);
+        pad(tile.positive, tile.positives[label]);
     }
 }
 

@@ -19,6 +19,8 @@ namespace {
 constexpr int64_t ROWS_PER_TASK = 4096;  // fixed, so that sums do not depend on the number of threads
 constexpr int64_t SMALL_WORK = 1 << 16;  // entries x anchors below which a second thread costs more than it does
 
+constexpr int64_t LARGE_GRADIENT = 1 << 20;  // entries; a smaller one is still in the cache when it is read
+
 Scratch& scratch_of_this_thread(int anchors) {
     static thread_local std::unique_ptr<Scratch> scratch(new Scratch);
     scratch->resize(anchors);
@@ -53,18 +55,27 @@ struct Tasks {
     }
 };
 
-template <class Type>
-void store_gradient(const Tile& tile, const Place& place, Type* gradient, int64_t stride) {
+void store_gradient(const Tile& tile, const Place& place, float* gradient, int64_t stride, bool past_cache) {
+    past_cache = past_cache && place.labels == TILE && reinterpret_cast<uintptr_t>(gradient) % 32 == 0 && stride % 8 == 0;
     for (int row = 0; row < place.rows; ++row) {
-        Type* to = gradient + (place.first_row + row) * stride + place.first_label;
-        for (int label = 0; label < place.labels; ++label) {
-            const float value = tile.gradient[tile.at(row, label)];
-            if constexpr (sizeof(Type) == 2) {
-                to[label] = narrow(value);
-            } else {
-                to[label] = value;
-            }
+        float* to = gradient + (place.first_row + row) * stride + place.first_label;
+        const float* from = tile.negative.gradient + row * LANES;
+        if (past_cache) {
+            for (int label = 0; label < TILE; label += LANES, from += GROUP) store_past_cache(to + label, load(from));
+        } else if (tile.by_label) {
+            int label = 0;
+            for (; label + LANES <= place.labels; label += LANES, from += GROUP) store(to + label, load(from));
+            if (label < place.labels) store(to + label, load(from), place.labels - label);
+        } else {
+            for (int label = 0; label < place.labels; ++label) to[label] = tile.negative.gradient[label * ROWS + row];
         }
+    }
+}
+
+void store_gradient(const Tile& tile, const Place& place, uint16_t* gradient, int64_t stride) {
+    for (int row = 0; row < place.rows; ++row) {
+        uint16_t* to = gradient + (place.first_row + row) * stride + place.first_label;
+        for (int label = 0; label < place.labels; ++label) to[label] = narrow(tile.negative.gradient[tile.at(row, label)]);
     }
 }
 
@@ -76,7 +87,6 @@ class TileOfLabels {
         for (int label = 0; label < labels; label += LANES) {
             groups[label / LANES].emplace(problem, tile * TILE + label);
             groups[label / LANES]->weigh(columns, label);
-            if (label % 16 == 0 && problem.rules.learning) groups[label / LANES]->fetch_state();
         }
         std::fill(columns.sums.begin(), columns.sums.end(), 0.0);
     }
@@ -128,35 +138,37 @@ int32_t aimfor_census(const Batch* batch, float* census, Fault* fault) try {
     *fault = {NONE, 0};
     if (batch->label_type == SPARSE) mark_positions(*batch, fault);
     if (fault->kind) return 0;
-    const Reader reader(*batch);
-    const Tasks tasks(*batch);
     const int threads = threads_for(*batch, 1);
-    std::vector<double> sums(tasks.count() * TILE * 3, 0.0);
-    std::vector<Fault> faults(tasks.count(), Fault{NONE, 0});
+    // Each thread takes its part of the labels, or where these are few its part of the rows.
+    const bool by_labels = batch->labels >= threads * TILE;
+    const int64_t whole = by_labels ? batch->labels : batch->rows, unit = by_labels ? TILE : ROWS_PER_TASK;
+    const int64_t step = by_labels ? ((whole + threads - 1) / threads + unit - 1) / unit * unit : unit;
+    const int64_t tasks = (whole + step - 1) / step;
+    std::vector<std::unique_ptr<Census>> parts(tasks);
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
-    for (int64_t task = 0; task < tasks.count(); ++task) {
-        tasks.for_each_place(task, [&](const Place& place) {
-            float part[3 * TILE] = {};
-            take_census(*batch, reader, place, part, &faults[task]);
-            for (int index = 0; index < 3 * TILE; ++index) sums[task * TILE * 3 + index] += part[index];
-        });
+    for (int64_t task = 0; task < tasks; ++task) {
+        const int64_t begin = task * step, end = std::min(whole, begin + step);
+        const int64_t first_row = by_labels ? 0 : begin, last_row = by_labels ? batch->rows : end;
+        parts[task].reset(new Census(*batch, by_labels ? begin : 0, by_labels ? end - begin : batch->labels));
+        for (int64_t row = first_row; row < last_row; row += ROWS) {
+            parts[task]->take(row, static_cast<int>(std::min<int64_t>(ROWS, last_row - row)));
+        }
     }
-    for (const Fault& one : faults) {
-        if (one.kind) {
-            *fault = one;
+    std::vector<double> sums(3 * batch->labels, 0.0);
+    for (int64_t task = 0; task < tasks; ++task) {
+        const Census& part = *parts[task];
+        if (part.fault.kind) {
+            *fault = part.fault;
             return 0;
         }
-    }
-    for (int64_t label = 0; label < batch->labels; ++label) {
-        double together[3] = {};
-        for (int64_t task = 0; task < tasks.per_tile; ++task) {
-            const double* part = sums.data() + (label / TILE * tasks.per_tile + task) * TILE * 3 + label % TILE;
-            for (int which = 0; which < 3; ++which) together[which] += part[which * TILE];
-        }
+        const int64_t labels = part.sums.size() / 3, first = by_labels ? task * step : 0;
         for (int which = 0; which < 3; ++which) {
-            census[which * batch->labels + label] = static_cast<float>(together[which]);
+            for (int64_t label = 0; label < labels; ++label) {
+                sums[which * batch->labels + first + label] += part.sums[which * labels + label];
+            }
         }
     }
+    std::copy(sums.begin(), sums.end(), census);
     return 0;
 } catch (...) {
     return -1;
@@ -201,13 +213,14 @@ int32_t aimfor_step(
     const Tasks tasks(*batch);
     const int threads = threads_for(*batch, anchors);
     std::vector<double> values(tasks.tiles, 0.0);
+    const bool past_cache = batch->rows * batch->labels >= LARGE_GRADIENT;
 
     auto count = [&](int64_t task, Scratch& scratch) {
         tasks.for_each_place(task, [&](const Place& place) {
             load_tile(*batch, reader, place, scratch.tile);
             Pass(scratch, place.labels, anchors, rules->leak)(place.rows);
             if (batch->score_type == FLOAT32) {
-                store_gradient(scratch.tile, place, static_cast<float*>(gradient), batch->labels);
+                store_gradient(scratch.tile, place, static_cast<float*>(gradient), batch->labels, past_cache);
             } else {
                 store_gradient(scratch.tile, place, static_cast<uint16_t*>(gradient), batch->labels);
             }

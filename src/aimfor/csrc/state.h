@@ -42,6 +42,7 @@ struct Rules {
     int32_t tight;      // reached by a ladder from the hinge
     int32_t exact;      // 0-1 rates drive the multipliers
     int32_t learning;   // whether the state moves
+    int32_t looking;    // for how many batches this one stands in the search for constraints that cannot be met; or 0
 };
 
 }  // extern "C"
@@ -81,21 +82,6 @@ class Group {
         u_unit = where(active, 1.0f / (prior * weight));
         v_unit = where(active, 1.0f / ((1.0f - prior) * weight));
         positives_came = load(problem.census + L + first, used) * u_unit;
-    }
-
-    // The state of a label lies in as many places as it has buffers and anchors: fetched while the pass is running.
-    void fetch_state() const {
-        const State& state = problem.state;
-        const int64_t L = problem.batch.labels;
-        for (int anchor = 0; anchor < problem.anchors; ++anchor) {
-            for (const float* buffer : {state.slope_square, state.violation_square, state.lowest_violation,
-                                        state.fruitless_steps}) {
-                __builtin_prefetch(buffer + anchor * L + first, 1);
-            }
-            for (int which = 0; which < 4; ++which) {
-                __builtin_prefetch(state.rates + (which * problem.anchors + anchor) * L + first, 1);
-            }
-        }
     }
 
     // Weights of u and v in the Lagrangian of each label, divided by their total; `share` keeps that factor.
@@ -149,10 +135,7 @@ class Group {
         const Floats first_mean = 1.0f / larger(steps, all(1.0f));
         const Floats forget = where(active, larger(first_mean, all(rules.forget)));
         const Floats forget_slope = where(active, larger(first_mean, all(rules.forget_slope)));
-        Floats variance;
-        for (int lane = 0; lane < LANES; ++lane) {
-            variance[lane] = static_cast<float>(columns.squares[label + lane] / weight[lane]);
-        }
+        const Floats variance = load_sum(columns.squares + label) / weight;
         const Floats positives = moved(load(state.positives + first, used), positives_came, forget);
         const Floats spread = moved(load(state.score_variance + first, used), variance, forget);
         if (rules.learning) {
@@ -164,11 +147,7 @@ class Group {
         double value = 0;
         for (int anchor = 0; anchor < problem.anchors; ++anchor) {
             auto sum = [&](int which) {
-                const double* from
-                    = columns.sums.data() + (static_cast<int64_t>(which) * problem.anchors + anchor) * TILE + label;
-                Floats one;
-                for (int lane = 0; lane < LANES; ++lane) one[lane] = static_cast<float>(from[lane]);
-                return one;
+                return load_sum(columns.sums.data() + (which * problem.anchors + anchor) * TILE + label);
             };
             const Rates surrogate = {sum(0) * u_unit, sum(1) * v_unit, positives_came};
             const Rates exact = {sum(4) * u_unit, sum(5) * v_unit, positives_came};
@@ -215,14 +194,7 @@ class Group {
                     larger(multiplier + rules.dual_rate * step, Floats{}), all(rules.max_multiplier));
                 put(state.multipliers, anchor, chosen(active, stepped, multiplier));
 
-                const Floats lowest = at(state.lowest_violation, anchor);
-                const Ints better = violation < rules.progress * lowest;
-                put(state.lowest_violation, anchor, chosen(active & better, violation, lowest));
-                const Ints nothing = (positives - exact_u < rules.smallest_size) & (exact_v < rules.smallest_size);
-                const Ints pressed = nothing | (multiplier >= rules.max_multiplier);
-                const Floats before = at(state.fruitless_steps, anchor);
-                const Floats fruitless = where(~(better | (violation <= 0.0f)), before + where(pressed, all(1.0f)));
-                put(state.fruitless_steps, anchor, chosen(active, fruitless, before));
+                if (rules.looking) look(anchor, violation, positives - exact_u, exact_v, multiplier);
             }
 
             const Floats by_negatives = load(columns.v_cost.data() + anchor * TILE + label) * sum(3);
@@ -240,6 +212,20 @@ class Group {
     }
 
   private:
+    // State.look_
+    void look(int anchor, Floats violation, Floats recall, Floats false_positives, Floats multiplier) {
+        const State& state = problem.state;
+        const Rules& rules = problem.rules;
+        const Floats lowest = at(state.lowest_violation, anchor), before = at(state.fruitless_steps, anchor);
+        const Ints better = violation < rules.progress * lowest;
+        const Ints nothing = (recall < rules.smallest_size) & (false_positives < rules.smallest_size);
+        const Ints pressed = nothing | (multiplier >= rules.max_multiplier);
+        const Floats more = where(pressed, all(static_cast<float>(rules.looking)));
+        const Floats fruitless = where(~(better | (violation <= 0.0f)), before + more);
+        put(state.lowest_violation, anchor, chosen(active & better, violation, lowest));
+        put(state.fruitless_steps, anchor, chosen(active, fruitless, before));
+    }
+
     const Problem& problem;
     const int64_t first;
     int used;

@@ -11,14 +11,25 @@ constexpr int LANES = 8;
 
 typedef float Floats __attribute__((vector_size(4 * LANES)));
 typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
+typedef double Doubles __attribute__((vector_size(8 * LANES)));
 
-inline Floats load(const float* from) {
-    Floats value;
-    std::memcpy(&value, from, sizeof value);
-    return value;
+// The same at any address. (A memcpy would say so too, but may go through the stack in pieces, which stalls.)
+typedef Floats AnyFloats __attribute__((aligned(4), may_alias));
+typedef Ints AnyInts __attribute__((aligned(1), may_alias));
+typedef Doubles AnyDoubles __attribute__((aligned(8), may_alias));
+
+inline Floats load(const float* from) { return *reinterpret_cast<const AnyFloats*>(from); }
+
+inline void store(float* to, Floats value) { *reinterpret_cast<AnyFloats*>(to) = value; }
+
+// Past the cache, where what is written will not be read before much else; only at a multiple of 32 bytes.
+inline void store_past_cache(float* to, Floats value) {
+#if defined(__AVX__)
+    __builtin_ia32_movntps256(to, value);
+#else
+    store(to, value);
+#endif
 }
-
-inline void store(float* to, Floats value) { std::memcpy(to, &value, sizeof value); }
 
 // The first `count` lanes, at the end of an array; the others are 0.
 inline Floats load(const float* from, int count) {
@@ -29,20 +40,38 @@ inline Floats load(const float* from, int count) {
 }
 
 inline void store(float* to, Floats value, int count) {
-    std::memcpy(to, &value, sizeof(float) * (count >= LANES ? LANES : count));
+    if (count >= LANES) return store(to, value);
+    std::memcpy(to, &value, sizeof(float) * count);
 }
 
 inline Floats all(float value) { return Floats{} + value; }
 
+#if defined(__AVX__)  // one instruction, which the compiler does not find in the comparison
+inline Floats larger(Floats a, Floats b) { return __builtin_ia32_maxps256(a, b); }
+
+inline Floats smaller(Floats a, Floats b) { return __builtin_ia32_minps256(a, b); }
+#else
 inline Floats larger(Floats a, Floats b) { return a > b ? a : b; }
 
 inline Floats smaller(Floats a, Floats b) { return a < b ? a : b; }
+#endif
 
 inline Floats absolute(Floats value) { return (Floats)((Ints)value & 0x7FFFFFFF); }
 
 inline Floats root(Floats value) {
-    for (int lane = 0; lane < LANES; ++lane) value[lane] = std::sqrt(value[lane]);
-    return value;
+    float lanes[LANES];  // an array, because the compiler takes the lanes of a vector one by one
+    store(lanes, value);
+    for (float& lane : lanes) lane = std::sqrt(lane);
+    return load(lanes);
+}
+
+// To and from the double precision of sums over many rows.
+inline Floats load_sum(const double* from) {
+    return __builtin_convertvector(*reinterpret_cast<const AnyDoubles*>(from), Floats);
+}
+
+inline void add_to_sum(double* to, Floats value) {
+    *reinterpret_cast<AnyDoubles*>(to) += __builtin_convertvector(value, Doubles);
 }
 
 // value where the mask is set, else 0.
