@@ -1,5 +1,7 @@
 """What every test of the loss runs over: one line per aim, and the surrogates."""
 
+from aimfor.aims import Anchors
+
 AIMS = [
     "recall@precision>=0.9",
     "recall@precision>=0.8; band=2; num_anchors=3",
@@ -17,3 +19,8 @@ AIMS = [
 CONVEX = ["hinge", "log", "smooth_hinge"]
 SURROGATES = [*CONVEX, "ramp", "sigmoid"]
 BOUNDING = [*CONVEX, "ramp"]
+
+
+def written_out(anchors: Anchors, anchor_count: int, labels: int) -> Anchors:
+    """A table with every entry at its full size."""
+    return Anchors(*(None if part is None else part.expand(anchor_count, labels) for part in anchors))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import aimfor
 from aimfor import AUCPR, AUCROC, FBeta, FPRAtTPR, PrecisionAtRecall, RecallAtPrecision, TPRAtFPR, metrics
 from aimfor.aims import Rates
-from cases import AIMS
+from cases import AIMS, written_out
 
 TEXTS = {
     "recall@precision>=0.9": RecallAtPrecision(0.9),
@@ -136,7 +136,8 @@ def test_bad_aims(make, error, message):
 def table(aim, priors):
     priors = torch.tensor(priors, dtype=torch.float64)
     nothing = torch.zeros(aim.anchor_count, len(priors), dtype=torch.float64)
-    return aim.anchors(priors, Rates(nothing, nothing, torch.ones(len(priors))))
+    anchors = aim.anchors(priors, Rates(nothing, nothing, torch.ones(len(priors))))
+    return written_out(anchors, aim.anchor_count, len(priors))
 
 
 @pytest.mark.parametrize("text", AIMS)

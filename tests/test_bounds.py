@@ -5,8 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aimfor import bounds
-from aimfor.bounds import Sums, attach_gradient, sums_and_gradient
+from aimfor.bounds import Entries, Sums, attach_gradient, sums_and_gradient
 from aimfor.surrogates import SURROGATES as RECORDS
 from cases import BOUNDING, SURROGATES
 
@@ -19,12 +18,12 @@ def columns(examples):
     scores, labels, weights = (
         torch.tensor(column, dtype=torch.float64).unsqueeze(1) for column in zip(*examples, strict=True)
     )
-    return scores, weights * labels, weights * (1 - labels)
+    return Entries(scores, weights * labels, weights * (1 - labels))
 
 
 def at(threshold, examples, name, sharpness=None) -> Sums:
     one = torch.ones(1, 1, dtype=torch.float64)
-    return sums_and_gradient(*columns(examples), threshold * one, one, one, RECORDS[name], sharpness)[0]
+    return sums_and_gradient(columns(examples), threshold * one, one, one, RECORDS[name], sharpness)[0]
 
 
 @pytest.mark.parametrize("name", BOUNDING)
@@ -69,18 +68,17 @@ def random_problem(seed: int, rows: int, labels: int, anchors: int):
     weights = torch.rand(rows, labels, dtype=torch.float64, generator=generator)
     thresholds = torch.randn(anchors, labels, dtype=torch.float64, generator=generator)
     costs = torch.rand(2, anchors, labels, dtype=torch.float64, generator=generator)
-    return scores, weights * positive, weights * ~positive, thresholds, *costs
+    return Entries(scores, weights * positive, weights * ~positive), thresholds, *costs
 
 
 @pytest.mark.parametrize("name", SURROGATES)
 @pytest.mark.parametrize("shape", [(1, 1, 1), (7, 3, 2), (13, 5, 4)])
 def test_sums_equal_loops_and_gradients_equal_autograd(name, shape):
-    scores, positive_weights, negative_weights, thresholds, positive_cost, negative_cost = random_problem(0, *shape)
+    checked, thresholds, positive_cost, negative_cost = random_problem(0, *shape)
+    scores, positive_weights, negative_weights = checked
     sharpness = torch.linspace(0.5, 2.0, scores.shape[1], dtype=torch.float64)
     record = RECORDS[name]
-    sums, gradient = sums_and_gradient(
-        scores, positive_weights, negative_weights, thresholds, positive_cost, negative_cost, record, sharpness
-    )
+    sums, gradient = sums_and_gradient(checked, thresholds, positive_cost, negative_cost, record, sharpness)
     scores.requires_grad_()
     thresholds.requires_grad_()
     expected = by_loops(scores, positive_weights, negative_weights, thresholds, record, sharpness)
@@ -92,17 +90,7 @@ def test_sums_equal_loops_and_gradients_equal_autograd(name, shape):
     torch.testing.assert_close(slope, threshold_gradient)
 
 
-@pytest.mark.parametrize("entries", [1, 50, 10**6])
-def test_the_size_of_a_block_changes_nothing(entries, monkeypatch):
-    problem = random_problem(1, 20, 3, 7)
-    expected = sums_and_gradient(*problem, RECORDS["log"])
-    monkeypatch.setattr(bounds, "BLOCK_ENTRIES", entries)
-    sums, gradient = sums_and_gradient(*problem, RECORDS["log"])
-    torch.testing.assert_close(sums, expected[0])
-    torch.testing.assert_close(gradient, expected[1])
-
-
-def test_no_tensor_of_all_rows_labels_and_anchors_exists(monkeypatch):
+def test_no_tensor_of_all_rows_labels_and_anchors_exists():
     """The largest tensor of the pass is [B, L], whatever the number of anchors."""
     largest = 0
     loss = RECORDS["hinge"].loss
@@ -112,7 +100,6 @@ def test_no_tensor_of_all_rows_labels_and_anchors_exists(monkeypatch):
         largest = max(largest, margin.numel())
         return loss(margin)
 
-    monkeypatch.setattr(bounds, "BLOCK_ENTRIES", 100)
     record = type(RECORDS["hinge"])("hinge", watched, RECORDS["hinge"].slope, bounds=True, convex=True)
     problem = random_problem(2, 40, 30, 25)
     sums_and_gradient(*problem, record)
@@ -122,8 +109,20 @@ def test_no_tensor_of_all_rows_labels_and_anchors_exists(monkeypatch):
 def test_attached_gradient_scales_and_serves_a_second_backward():
     scores = torch.randn(4, 2, requires_grad=True)
     gradient = torch.randn(4, 2)
-    value = 3 * attach_gradient(torch.tensor(5.0), scores, gradient)
+    value = 3 * attach_gradient(torch.tensor(5.0), scores, gradient.clone())
     assert value.item() == 15
     value.backward(retain_graph=True)
     value.backward()
     torch.testing.assert_close(scores.grad, 6 * gradient)
+    with pytest.raises(RuntimeError, match="second time"):
+        value.backward()
+
+
+def test_the_gradient_is_handed_over_not_copied():
+    scores, gradient = torch.randn(4, 2, requires_grad=True), torch.randn(4, 2)
+    address = gradient.data_ptr()
+    value = attach_gradient(torch.tensor(5.0), scores, gradient)
+    del gradient
+    value.backward()
+    assert scores.grad is not None
+    assert scores.grad.data_ptr() == address

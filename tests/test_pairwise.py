@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import aimfor
-from aimfor import bounds
 from aimfor.surrogates import SURROGATES
 from cases import CONVEX
 
@@ -52,7 +51,6 @@ def test_bounds_one_minus_the_area():
 
 
 def test_no_tensor_of_all_pairs_and_labels(monkeypatch):
-    monkeypatch.setattr(bounds, "BLOCK_ENTRIES", 1)
     sizes = []
     record = SURROGATES["hinge"]
     watched = type(record)("hinge", lambda m: sizes.append(m.numel()) or record.loss(m), record.slope, True, True)

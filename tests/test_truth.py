@@ -7,6 +7,7 @@ import torch
 import aimfor
 from aimfor import metrics
 from aimfor.aims import Rates
+from cases import written_out
 from relaxed import best_line, solve, solve_f_beta
 
 POINT_AND_AREA = ["recall@precision>=0.8", "precision@recall>=0.8", "tpr@fpr<=0.1", "aucpr; num_anchors=5"]
@@ -20,7 +21,8 @@ def two_clouds(seed: int, num_rows: int = 120) -> tuple[np.ndarray, np.ndarray]:
 
 def table(aim: aimfor.Aim, labels: np.ndarray):
     nothing = torch.zeros(aim.anchor_count, 1, dtype=torch.float64)
-    return aim.anchors(torch.tensor([labels.mean()], dtype=torch.float64), Rates(nothing, nothing, torch.ones(1)))
+    prior = torch.tensor([labels.mean()], dtype=torch.float64)
+    return written_out(aim.anchors(prior, Rates(nothing, nothing, torch.ones(1))), aim.anchor_count, 1)
 
 
 def relaxed_optimum(aim: aimfor.Aim, features: np.ndarray, labels: np.ndarray) -> float:

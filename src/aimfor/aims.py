@@ -174,7 +174,7 @@ def cells(low: Tensor, high: Tensor, count: int, spacing: str) -> tuple[Tensor, 
     """
     if spacing == "uniform":
         length = (high - low).clamp(min=0)
-        return low + length * middles(count, low.dtype, low.device), (length > 0) / count
+        return low + length * middles(count, low.dtype, low.device), (length > 0).to(low.dtype) / count
     high = torch.maximum(low, high)
     steps = torch.arange(count + 1, dtype=low.dtype, device=low.device).unsqueeze(1)
     tiny = torch.finfo(low.dtype).tiny

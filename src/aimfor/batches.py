@@ -3,6 +3,7 @@
 Their values are checked by the pass that reads them anyway (see `bounds.entries`).
 """
 
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -103,8 +104,10 @@ def sparse_labels(rows: Iterable[Sequence[int]], num_labels: int) -> Tensor:
     for column in (*columns[columns < 0][:1], *columns[columns >= num_labels][:1]):
         raise ValueError(f"rows must hold whole numbers in 0..{num_labels - 1}, got {column.item()}")
     starts = torch.tensor([0, *map(len, tensors)]).cumsum(0)
-    size = (len(tensors), num_labels)
-    return torch.sparse_csr_tensor(starts, columns, torch.ones(len(columns)), size, check_invariants=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")  # said by torch, once per process
+        size = (len(tensors), num_labels)
+        return torch.sparse_csr_tensor(starts, columns, torch.ones(len(columns)), size, check_invariants=True)
 
 
 def known_priors(priors: float | Sequence[float] | Tensor | None, num_labels: int) -> Tensor | None:
@@ -148,7 +151,9 @@ def _positions(labels: Tensor) -> Positives:
     if labels.ndim != 2 or labels.layout not in (torch.sparse_csr, torch.sparse_coo):
         raise TypeError(f"labels must be dense, sparse CSR or sparse COO of shape [B, L], got {labels.layout}")
     if labels.layout == torch.sparse_coo:
-        labels = labels.coalesce().to_sparse_csr()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+            labels = labels.coalesce().to_sparse_csr()
     starts, columns, values = labels.crow_indices().long(), labels.col_indices().long(), labels.values()
     # torch does not check what a sparse tensor is made of, and a position outside would be read as memory.
     in_order = starts[0] == 0 and starts[-1] == len(columns) and bool((starts.diff() >= 0).all())
@@ -190,12 +195,8 @@ def _classes(scores: Tensor, labels: Tensor, weights: Tensor | None, mask: Tenso
 def _absent_rows(weights: Tensor | None, mask: Tensor | None) -> Tensor | None:
     if weights is None and mask is None:
         return None
-    absent = torch.zeros((), dtype=torch.bool, device=(mask if weights is None else weights).device)
-    if mask is not None:
-        absent = ~mask
-    if weights is not None:
-        absent = absent | (weights == 0)
-    return absent.all(1)
+    parts = ([] if mask is None else [~mask]) + ([] if weights is None else [weights == 0])
+    return torch.stack(torch.broadcast_tensors(*parts)).any(0).all(1)
 
 
 def checked(scores: Tensor) -> None:

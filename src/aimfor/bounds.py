@@ -96,14 +96,11 @@ def count(
     sharpness: Tensor | None,
     score_mean: Tensor,
 ) -> Counts:
-    """The pass over a checked batch; see `sums_and_gradient` for the arguments.
-
-    Args:
-        score_mean: `[L]`, from which the squares are measured.
-    """
+    """The pass over a batch that has been through the census; see `sums_and_gradient` for most arguments, and take
+    `score_mean`, `[L]`, for what the squares are measured from."""
     checked = entries(batch)
-    parts = [part.to(checked.scores) for part in (thresholds, positive_cost, negative_cost)]
-    sums, gradient = sums_and_gradient(checked, *parts, surrogate, sharpness)
+    b, u_cost, v_cost = (part.to(checked.scores) for part in (thresholds, positive_cost, negative_cost))
+    sums, gradient = sums_and_gradient(checked, b, u_cost, v_cost, surrogate, sharpness)
     # Cut off where the square would leave float32.
     distance = (checked.scores - score_mean.to(checked.scores)).clamp(-1e16, 1e16)
     weights = checked.positive_weights + checked.negative_weights
@@ -173,11 +170,14 @@ class _AttachedGradient(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, *grad_outputs: Tensor):
         (factor,) = grad_outputs
-        if torch._C._autograd._get_current_graph_task_keep_graph():
+        if ctx.gradient is None:
+            raise RuntimeError("backward through the loss a second time: say retain_graph=True the first time")
+        if torch._C._autograd._get_current_graph_task_keep_graph():  # pyright: ignore[reportAttributeAccessIssue]
             return None, ctx.gradient * factor, None
         # The graph is used up after this: the gradient is handed over instead of being copied.
         gradient, ctx.gradient = ctx.gradient, None
-        return None, gradient.mul_(factor) if factor.device.type != "cpu" or factor.item() != 1 else gradient, None
+        one = factor.device.type == "cpu" and factor.item() == 1  # elsewhere, looking would make the device wait
+        return None, gradient if one else gradient.mul_(factor), None
 
 
 def every_entry(name: str, values: Tensor, valid: Tensor, must: str) -> None:

@@ -1,4 +1,4 @@
-"""Count, in tuned torch: the same numbers as `bounds`, for any device, in a few operations on pieces that stay in cache.
+"""Count, in tuned torch: the numbers of `bounds`, on any device, by few operations on pieces that stay in cache.
 
 Negatives are counted on a copy of the scores in which positives and absent entries stand so far on the right side of
 every threshold that nothing is felt of them. Positives are gathered and counted apart, so that sparse labels cost
@@ -130,7 +130,7 @@ def _count_negatives(
     sums: Sums,
     gradient: Tensor,
 ) -> None:
-    """Add the negatives of a piece, which has its positives taken out, to the sums, and their slopes to the gradient."""
+    """Add the negatives of a piece, whose positives have been taken out, to the sums and to the gradient."""
     curve = CURVES[surrogate.name](piece, thresholds, sharpness)
     weights, z = piece.weights, curve.z
     for anchor, threshold in enumerate(thresholds):
@@ -166,6 +166,8 @@ class Curve:
 
 
 class Hinge(Curve):
+    """max(0, 1 + z)."""
+
     def bend(self, anchor: int) -> Tensor:
         over = self.z.add_(1.0)
         torch.gt(over, 0.0, out=self.slope)
@@ -173,6 +175,8 @@ class Hinge(Curve):
 
 
 class SmoothHinge(Curve):
+    """(1 + z)^2 between -1 and 0, then 1 + 2 z."""
+
     slope_unit = 2.0
 
     def bend(self, anchor: int) -> Tensor:
@@ -182,6 +186,8 @@ class SmoothHinge(Curve):
 
 
 class Ramp(Curve):
+    """1 + z between -1 and 0, then 1, and the leak."""
+
     def bend(self, anchor: int) -> Tensor:
         inside = torch.add(self.z, 1.0, out=self.loss).clamp_(0.0, 1.0)
         torch.addcmul(inside, inside, inside, value=-1.0, out=self.slope)  # positive strictly between 0 and 1
@@ -193,6 +199,8 @@ class Ramp(Curve):
 
 
 class Sigmoid(Curve):
+    """sigmoid(z) and the leak."""
+
     def bend(self, anchor: int) -> Tensor:
         value = torch.sigmoid(self.z, out=self.loss)
         torch.addcmul(value, value, value, value=-1.0, out=self.slope)
@@ -229,10 +237,8 @@ class Log(Curve):
                 x.clamp_(max=math.exp(LARGEST_LOG))
         torch.add(x, 1.0, out=self.loss)
         torch.div(x, self.loss, out=self.slope)
-        if self.weights is not None:
-            logs = self.sum(torch.log1p(x, out=self.loss))
-        else:
-            logs = _sum_of_logs(self.loss, x)
+        unweighted = self.weights is None
+        logs = _sum_of_logs(self.loss, x) if unweighted else self.sum(torch.log1p(x, out=self.loss))
         return (logs + beyond) * self.slope_unit
 
 
@@ -317,10 +323,9 @@ def _ones(labels: Tensor, weights: Tensor | None, checking: bool) -> tuple[Tenso
     """Positions of the ones of dense labels."""
     if weights is not None:
         labels = labels.masked_fill((weights == 0).expand_as(labels), 0)
-    if checking and labels.dtype != torch.bool:
-        # A number that is its own square is 0, 1 or infinite.
-        if not bool(((labels * labels == labels) & (labels <= 1)).all()):
-            every_entry("labels", labels, (labels == 0) | (labels == 1), "0 or 1")
+    # A number that is its own square is 0, 1 or infinite.
+    if checking and labels.dtype != torch.bool and not bool(((labels * labels == labels) & (labels <= 1)).all()):
+        every_entry("labels", labels, (labels == 0) | (labels == 1), "0 or 1")
     rows, columns = labels.nonzero(as_tuple=True)
     return rows, columns
 

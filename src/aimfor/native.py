@@ -15,7 +15,7 @@ from torch import Tensor
 from aimfor import state as state_rules
 from aimfor.aims import Anchors
 from aimfor.batches import LARGEST, Batch, Positives
-from aimfor.bounds import Counts, Sums
+from aimfor.bounds import Counts, Sums, valid_weights
 from aimfor.state import State
 from aimfor.surrogates import LEAK, SURROGATES, Surrogate
 
@@ -162,6 +162,8 @@ class Prepared:
             self.labels = _of_readable_type(batch.labels)
             record.label_values, record.label_type = _matrix(self.labels), LABEL_TYPES[self.labels.dtype]
         if batch.weights is not None:
+            if batch.weights.dtype != torch.float32:
+                valid_weights(batch.weights, batch.mask)  # before it is rounded
             self.weights = batch.weights.float()
             record.weights = _matrix(self.weights)
         if batch.mask is not None:
@@ -171,7 +173,7 @@ class Prepared:
     def census(self) -> Tensor:
         """Check every value and count the batch; see `bounds.census`."""
         fault = _Fault()
-        census = torch.empty(3, self.scores.shape[1])
+        census = torch.empty(3, self.scores.shape[1], dtype=torch.float32)
         _done(_library().aimfor_census(byref(self.record), census.data_ptr(), byref(fault)))
         if fault.kind:
             name, must = FAULTS[fault.kind]
@@ -186,12 +188,12 @@ class Prepared:
         """Value and gradient of the Lagrangian; moves the state where the rules say that it is learning."""
         value = c_double()
         gradient = self._run(census, anchors, state, rules, value, None, None)
-        return torch.tensor(value.value), gradient
+        return torch.tensor(value.value, dtype=torch.float32), gradient
 
     def count(self, census: Tensor, anchors: Anchors, state: State, rules: Rules) -> Counts:
         """The pass alone, for ranks that add up their sums before the step of the state."""
-        sums = torch.empty(len(Sums._fields), *state.thresholds.shape)
-        squares = torch.empty(self.scores.shape[1])
+        sums = torch.empty(len(Sums._fields), *state.thresholds.shape, dtype=torch.float32)
+        squares = torch.empty(self.scores.shape[1], dtype=torch.float32)
         gradient = self._run(census, anchors, state, rules, c_double(), sums, squares)
         return Counts(Sums(*sums), squares, gradient)
 
@@ -222,10 +224,8 @@ class Prepared:
 def observe_(state: State, census: Tensor, rules: Rules) -> Tensor:
     """`State.observe_`; returns the counted priors."""
     anchors, labels = state.thresholds.shape
-    priors = torch.empty(labels)
-    _library().aimfor_observe(
-        byref(_state(state)), census.data_ptr(), anchors, labels, byref(rules), priors.data_ptr()
-    )
+    priors = torch.empty(labels, dtype=torch.float32)
+    _library().aimfor_observe(byref(_state(state)), census.data_ptr(), anchors, labels, byref(rules), priors.data_ptr())
     return priors
 
 
@@ -249,7 +249,11 @@ def description() -> str:
 def _library() -> ctypes.CDLL:
     if not LIBRARY.is_file():
         raise OSError("it was not built when the package was installed: no working C++ compiler was found")
-    library = ctypes.CDLL(str(LIBRARY))
+    try:
+        library = ctypes.CDLL(str(LIBRARY))  # takes the OpenMP that torch has loaded
+    except OSError:
+        ctypes.CDLL("libgomp.so.1", ctypes.RTLD_GLOBAL)
+        library = ctypes.CDLL(str(LIBRARY))
     pointer = c_void_p
     library.aimfor_census.argtypes = (POINTER(_Batch), pointer, POINTER(_Fault))
     library.aimfor_observe.argtypes = (POINTER(_State), pointer, c_int64, c_int64, POINTER(Rules), pointer)
@@ -284,11 +288,16 @@ def _matrix(tensor: Tensor) -> _Matrix:
 def _entry(tensor: Tensor) -> _Entry:
     anchors, labels = tensor.shape
     anchor_stride, label_stride = tensor.stride()
+    # What the library cannot see for itself, and would read as other numbers.
+    assert tensor.dtype == torch.float32, tensor.dtype
+    assert labels == 1 or label_stride in (0, 1), tensor.stride()
     return _Entry(tensor.data_ptr(), anchor_stride if anchors > 1 else 0, label_stride if labels > 1 else 0)
 
 
 def _state(state: State) -> _State:
-    return _State(*(getattr(state, name).data_ptr() for name in BUFFERS))
+    buffers = [state._buffers[name] for name in BUFFERS]
+    assert all(buffer is not None and buffer.is_contiguous() for buffer in buffers)
+    return _State(*(buffer.data_ptr() for buffer in buffers if buffer is not None))
 
 
 def _of_readable_type(labels: Tensor) -> Tensor:
