@@ -513,7 +513,7 @@ def test_compiled_model_and_loss(backend):
         ]
 
     expected = [step(eager) for _ in range(3)]
-    compiled = torch.compile(lambda: inside(model(inputs), labels), backend=backend)
+    compiled = torch.compile(lambda: inside(model(inputs), labels), backend=backend, fullgraph=True)
     for value, gradients in expected:
         model.zero_grad()
         result = compiled()

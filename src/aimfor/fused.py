@@ -10,16 +10,19 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from aimfor.batches import LARGEST, Batch, Positives
+from aimfor.batches import LARGEST, Batch
 from aimfor.bounds import Counts, Sums, every_entry, valid_weights
 from aimfor.surrogates import LEAK, Surrogate
 
 # Entries of a piece: on a CPU the few tensors of its size fit the second-level cache; elsewhere fewer calls count more.
 CPU_PIECE = 2**16
 OTHER_PIECE = 2**23
+# Positives whose anchors are worked on together.
+POSITIVES_AT_ONCE = 2**14
 # Rows of a piece are at least so long, for the sake of vectors.
 NARROWEST = 64
 # The score of an entry that is not there.
@@ -31,43 +34,41 @@ WIDEST = 25.0
 
 
 class Piece(NamedTuple):
-    """Some rows and labels of a batch, and what stands there.
+    """Some rows and labels of a batch, and the negatives there.
 
     Attributes:
         rows, labels: where it stands.
-        scores: `[rows, labels]`, ABSENT where the entry has no weight.
+        scores: `[rows, labels]`, far below every threshold where there is no negative.
         weights: `[rows, labels]` or `[rows, 1]`; None for 1.
-        positive_rows, positive_labels: positions of its positives, from its corner.
     """
 
     rows: slice
     labels: slice
     scores: Tensor
     weights: Tensor | None
-    positive_rows: Tensor
-    positive_labels: Tensor
 
-    def positive_weights(self) -> Tensor:
-        """The weight of each positive."""
-        if self.weights is None:
-            return self.scores.new_ones(len(self.positive_rows))
-        return self.weights.expand_as(self.scores)[self.positive_rows, self.positive_labels]
+
+class Ones(NamedTuple):
+    """The positives of a batch, `[P]` each: where they stand, their scores and weights."""
+
+    rows: Tensor
+    labels: Tensor
+    scores: Tensor
+    weights: Tensor
 
 
 def census(batch: Batch) -> Tensor:
     """Check every value of a batch and count it: `[3, L]`, weight, weight of positives, weighted sum of scores."""
-    sums = _zeros(batch, 3, batch.scores.shape[1])
     if batch.weights is not None:
         valid_weights(batch.weights, batch.mask)
-    for piece in _pieces(batch, checking=True):
+    ones = _ones(batch, checking=True)
+    weight, positive_weight, score_sum = sums = _zeros(batch, 3, batch.scores.shape[1])
+    for piece in _pieces(batch, None):
         scores, weights = piece.scores, piece.weights
-        if weights is None:
-            sums[0, piece.labels] += len(scores)
-            sums[2, piece.labels] += scores.sum(0)
-        else:
-            sums[0, piece.labels] += weights.expand_as(scores).sum(0)
-            sums[2, piece.labels] += (scores * weights).sum(0)  # ABSENT times 0 is 0
-        sums[1, piece.labels].index_add_(0, piece.positive_labels, piece.positive_weights())
+        _check(scores, weights)
+        weight[piece.labels] += len(scores) if weights is None else weights.expand_as(scores).sum(0)
+        score_sum[piece.labels] += (scores if weights is None else scores * weights).sum(0)  # ABSENT times 0 is 0
+    positive_weight.index_add_(0, ones.labels, ones.weights)
     return sums.float()
 
 
@@ -80,45 +81,47 @@ def count(
     sharpness: Tensor | None,
     score_mean: Tensor,
 ) -> Counts:
-    """The pass over a checked batch; see `bounds.count`."""
-    labels = batch.scores.shape[1]
+    """The pass over a batch that has been through the census; see `bounds.count`."""
     sums = Sums(*_zeros(batch, len(Sums._fields), *thresholds.shape))
-    squares, gradient = _zeros(batch, labels), _zeros(batch, *batch.scores.shape)
+    squares, gradient = _zeros(batch, batch.scores.shape[1]), _zeros(batch, *batch.scores.shape)
     kind = gradient.dtype
-    parts = [thresholds.to(kind), positive_cost.to(kind), negative_cost.to(kind)]
+    thresholds, positive_cost, negative_cost = (part.to(kind) for part in (thresholds, positive_cost, negative_cost))
     mean, sharpness = score_mean.to(kind), None if sharpness is None else sharpness.to(kind)
-    for piece in _pieces(batch, checking=False):
-        distance = (piece.scores - mean[piece.labels]).clamp_(-1e16, 1e16).square_()
-        squares[piece.labels] += (distance if piece.weights is None else distance.mul_(piece.weights)).sum(0)
-        b, u_cost, v_cost = (part[:, piece.labels] for part in parts)
-        sharp = None if sharpness is None else sharpness[piece.labels]
+    ones = _ones(batch, checking=False)
+    for piece in _pieces(batch, ones):
         some = Sums(*(part[:, piece.labels] for part in sums))
-        found = gradient[piece.rows, piece.labels]
-        positive_gradient = _count_positives(piece, b, u_cost, surrogate, sharp, some)
-        piece.scores[piece.positive_rows, piece.positive_labels] = ABSENT
-        _count_negatives(piece, b, v_cost, surrogate, sharp, some, found)
-        found[piece.positive_rows, piece.positive_labels] = positive_gradient
+        sharp = None if sharpness is None else sharpness[piece.labels]
+        b, v_cost = thresholds[:, piece.labels], negative_cost[:, piece.labels]
+        _count_negatives(piece, b, v_cost, surrogate, sharp, some, gradient[piece.rows, piece.labels])
+        distance = (piece.scores - mean[piece.labels]).clamp_(-1e16, 1e16).square_()
+        distance.mul_(torch.gt(piece.scores, ABSENT / 2, out=piece.scores))
+        squares[piece.labels] += (distance if piece.weights is None else distance.mul_(piece.weights)).sum(0)
+    for first in range(0, len(ones.rows), POSITIVES_AT_ONCE):
+        part = Ones(*(one[first : first + POSITIVES_AT_ONCE] for one in ones))
+        gradient[part.rows, part.labels] = _count_positives(part, thresholds, positive_cost, surrogate, sharpness, sums)
+        distance = (part.scores - mean[part.labels]).clamp_(-1e16, 1e16)
+        squares.index_add_(0, part.labels, distance.square_() * part.weights)
     return Counts(sums, squares, gradient)
 
 
 def _count_positives(
-    piece: Piece, thresholds: Tensor, cost: Tensor, surrogate: Surrogate, sharpness: Tensor | None, sums: Sums
+    ones: Ones, thresholds: Tensor, cost: Tensor, surrogate: Surrogate, sharpness: Tensor | None, sums: Sums
 ) -> Tensor:
-    """Add the positives of a piece to the sums, and give their gradient."""
-    at, weights = piece.positive_labels, piece.positive_weights().unsqueeze(1)
-    margin = piece.scores[piece.positive_rows, at].unsqueeze(1) - thresholds.t()[at]  # [positives, K]
+    """Add positives to the sums, and give their gradient."""
+    margin = ones.scores - thresholds[:, ones.labels]  # [K, P]
     wrong = margin < 0
-    if sharpness is not None:
-        margin = margin * sharpness[at].unsqueeze(1)
-    loss, slope = surrogate.loss(margin), surrogate.slope(margin)
-    if sharpness is not None:
-        slope = slope * sharpness[at].unsqueeze(1)
-    terms = torch.cat([loss, slope, wrong.to(loss.dtype)], dim=1) * weights
-    anchors, width = thresholds.shape
-    added = terms.new_zeros(width, 3 * anchors).index_add_(0, at, terms).t().unflatten(0, (3, anchors))
-    for total, part in zip((sums.positive_loss, sums.positive_slope, sums.false_negatives), added, strict=True):
+    sharp = 1.0 if sharpness is None else sharpness[ones.labels]
+    margin = margin * sharp
+    loss, slope = surrogate.loss(margin), surrogate.slope(margin) * sharp
+    terms = torch.cat([loss, slope, wrong.to(loss.dtype)]) * ones.weights  # [3 K, P]
+    anchors, labels = thresholds.shape
+    # Row after row of one label's numbers is what index_add_ is quick at.
+    added = terms.new_zeros(labels, 3 * anchors).index_add_(0, ones.labels, terms.t().contiguous()).t()
+    for total, part in zip(
+        (sums.positive_loss, sums.positive_slope, sums.false_negatives), added.unflatten(0, (3, anchors)), strict=True
+    ):
         total += part
-    return (terms[:, anchors : 2 * anchors] * cost.t()[at]).sum(1)
+    return (terms[anchors : 2 * anchors] * cost[:, ones.labels]).sum(0)
 
 
 def _count_negatives(
@@ -132,46 +135,52 @@ def _count_negatives(
 ) -> None:
     """Add the negatives of a piece, whose positives have been taken out, to the sums and to the gradient."""
     curve = CURVES[surrogate.name](piece, thresholds, sharpness)
-    weights, z = piece.weights, curve.z
+    found = curve.terms.new_empty(len(thresholds), *curve.terms.shape[::2])  # [K, 3, labels]
+    factor = curve.slope_unit if sharpness is None else curve.slope_unit * sharpness
+    cost = cost * factor
     for anchor, threshold in enumerate(thresholds):
-        torch.sub(piece.scores, threshold, out=z)
-        wrong = torch.ge(z, 0.0, out=curve.loss)  # compared into floats: no mask has to be made and turned into numbers
-        sums.false_positives[anchor] += (wrong if weights is None else wrong.mul_(weights)).sum(0)
+        torch.sub(piece.scores, threshold, out=curve.z)
+        torch.ge(curve.z, 0.0, out=curve.wrong)  # compared into floats: no mask has to be turned into numbers
         if sharpness is not None:
-            z.mul_(sharpness)
-        sums.negative_loss[anchor] += curve.bend(anchor)
-        slope = curve.slope if weights is None else curve.slope.mul_(weights)
-        factor = curve.slope_unit if sharpness is None else curve.slope_unit * sharpness
-        sums.negative_slope[anchor] -= slope.sum(0) * factor
-        gradient.addcmul_(slope, cost[anchor] * factor)
+            curve.z.mul_(sharpness)
+        curve.bend(anchor)
+        if piece.weights is not None:
+            curve.terms.mul_(piece.weights)
+        torch.sum(curve.terms, 1, out=found[anchor])
+        gradient.addcmul_(curve.slope, cost[anchor])
+    loss, slope, wrong = found.unbind(1)
+    sums.negative_loss.add_(curve.finished(loss))
+    sums.negative_slope.sub_(slope * factor)
+    sums.false_positives.add_(wrong)
 
 
 class Curve:
     """A surrogate as a function of z = -margin on one piece, in buffers that are filled again for every anchor.
 
-    `bend` turns `z` into the slope in z, up to `slope_unit`, and returns the weighted sum of the loss over rows.
+    `bend` turns `z` into `loss` and `slope` (in units of `slope_unit`), and may destroy it.
     """
 
     slope_unit = 1.0
 
     def __init__(self, piece: Piece, thresholds: Tensor, sharpness: Tensor | None):
-        self.weights = piece.weights
-        self.z, self.slope, self.loss = (torch.empty_like(piece.scores) for _ in range(3))
+        self.z = torch.empty_like(piece.scores)
+        self.terms = piece.scores.new_empty(3, *piece.scores.shape)
+        self.loss, self.slope, self.wrong = self.terms
 
-    def bend(self, anchor: int) -> Tensor:
+    def bend(self, anchor: int) -> None:
         raise NotImplementedError
 
-    def sum(self, loss: Tensor) -> Tensor:
-        return (loss if self.weights is None else loss.mul_(self.weights)).sum(0)
+    def finished(self, loss: Tensor) -> Tensor:
+        """Sums of the loss over rows, `[K, labels]`, from the sums of `loss`."""
+        return loss
 
 
 class Hinge(Curve):
     """max(0, 1 + z)."""
 
-    def bend(self, anchor: int) -> Tensor:
-        over = self.z.add_(1.0)
-        torch.gt(over, 0.0, out=self.slope)
-        return self.sum(over.clamp_(min=0.0))
+    def bend(self, anchor: int) -> None:
+        torch.gt(self.z, -1.0, out=self.slope)
+        torch.add(self.z, 1.0, out=self.loss).clamp_(min=0.0)
 
 
 class SmoothHinge(Curve):
@@ -179,39 +188,38 @@ class SmoothHinge(Curve):
 
     slope_unit = 2.0
 
-    def bend(self, anchor: int) -> Tensor:
+    def bend(self, anchor: int) -> None:
         inside = torch.add(self.z, 1.0, out=self.slope).clamp_(0.0, 1.0)
-        loss = torch.mul(inside, inside, out=self.loss).add_(self.z.clamp_(min=0.0), alpha=2.0)
-        return self.sum(loss)
+        torch.mul(inside, inside, out=self.loss).add_(self.z.clamp_(min=0.0), alpha=2.0)
 
 
 class Ramp(Curve):
     """1 + z between -1 and 0, then 1, and the leak."""
 
-    def bend(self, anchor: int) -> Tensor:
+    def bend(self, anchor: int) -> None:
         inside = torch.add(self.z, 1.0, out=self.loss).clamp_(0.0, 1.0)
         torch.addcmul(inside, inside, inside, value=-1.0, out=self.slope)  # positive strictly between 0 and 1
         torch.gt(self.slope, 0.0, out=self.slope)
-        wrong = self.z.clamp_(min=0.0)
-        loss = inside.add_(wrong, alpha=LEAK)
-        self.slope.add_(torch.gt(wrong, 0.0, out=wrong), alpha=LEAK)
-        return self.sum(loss)
+        _leak(self)
 
 
 class Sigmoid(Curve):
     """sigmoid(z) and the leak."""
 
-    def bend(self, anchor: int) -> Tensor:
+    def bend(self, anchor: int) -> None:
         value = torch.sigmoid(self.z, out=self.loss)
         torch.addcmul(value, value, value, value=-1.0, out=self.slope)
-        wrong = self.z.clamp_(min=0.0)
-        loss = value.add_(wrong, alpha=LEAK)
-        self.slope.add_(torch.gt(wrong, 0.0, out=wrong), alpha=LEAK)
-        return self.sum(loss)
+        _leak(self)
+
+
+def _leak(curve: Curve) -> None:
+    wrong = curve.z.clamp_(min=0.0)
+    curve.loss.add_(wrong, alpha=LEAK)
+    curve.slope.add_(torch.gt(wrong, 0.0, out=wrong), alpha=LEAK)
 
 
 class Log(Curve):
-    """In bits. While thresholds are close together one exponential serves all of them."""
+    """log2(1 + e^z). While thresholds are close together one exponential serves all of them."""
 
     slope_unit = 1 / math.log(2)
 
@@ -224,22 +232,29 @@ class Log(Curve):
         if bool((high - middle).max() <= WIDEST):
             self.factors = (middle - thresholds).exp_()
             self.exponentials = (piece.scores - middle).clamp_(-60.0, 60.0).exp_()
+        # Sums of logs are logs of products, as far as nothing else stands in the sum.
+        self.logs = None if self.far or piece.weights is not None else torch.empty_like(thresholds)
 
-    def bend(self, anchor: int) -> Tensor:
-        beyond = 0.0
+    def bend(self, anchor: int) -> None:
         if self.far:
-            beyond = self.sum(torch.sub(self.z, LARGEST_LOG, out=self.slope).clamp_(min=0.0))
+            torch.sub(self.z, LARGEST_LOG, out=self.loss).clamp_(min=0.0)
         if self.exponentials is None:
             x = self.z.clamp_(max=LARGEST_LOG).exp_()
         else:
             x = torch.mul(self.exponentials, self.factors[anchor], out=self.z)
             if self.far:
                 x.clamp_(max=math.exp(LARGEST_LOG))
-        torch.add(x, 1.0, out=self.loss)
-        torch.div(x, self.loss, out=self.slope)
-        unweighted = self.weights is None
-        logs = _sum_of_logs(self.loss, x) if unweighted else self.sum(torch.log1p(x, out=self.loss))
-        return (logs + beyond) * self.slope_unit
+        factors = torch.add(x, 1.0, out=self.slope if self.logs is None else self.loss)
+        torch.div(x, factors, out=self.slope)
+        if self.logs is not None:
+            self.logs[anchor] = _sum_of_logs(factors, x)
+        elif self.far:
+            self.loss.add_(x.log1p_())
+        else:
+            torch.log1p(x, out=self.loss)
+
+    def finished(self, loss: Tensor) -> Tensor:
+        return (loss if self.logs is None else self.logs) * self.slope_unit
 
 
 CURVES: dict[str, type[Curve]] = {
@@ -267,46 +282,41 @@ def _sum_of_logs(factors: Tensor, less_one: Tensor) -> Tensor:
     return product.log1p_().sum(0) + rest
 
 
-def _pieces(batch: Batch, *, checking: bool) -> Iterator[Piece]:
-    """Cut a batch into pieces, all rows of some labels first where they fit."""
+def _pieces(batch: Batch, ones: Ones | None) -> Iterator[Piece]:
+    """Cut a batch into pieces, all rows of some labels first where they fit; with `ones`, these are taken out."""
     scores = batch.scores.detach()
     rows, labels = scores.shape
     kind = torch.promote_types(scores.dtype, torch.float32)
     size = CPU_PIECE if scores.device.type == "cpu" else OTHER_PIECE
     width = min(labels, max(NARROWEST, size // rows))
     height = min(rows, max(1, size // width))
-    positions = _by_label(batch.labels) if isinstance(batch.labels, Positives) else None
+    sparse = None if ones is None or isinstance(batch.labels, Tensor) else _ByLabel.of(ones)
     for label in range(0, labels, width):
         for row in range(0, rows, height):
             here = slice(row, min(rows, row + height)), slice(label, min(labels, label + width))
+            weights = _piece_weights(batch, here, kind)
             # Always a copy: the pass writes into it.
-            values = torch.empty_like(scores[here], dtype=kind, memory_format=torch.contiguous_format)
-            values.copy_(scores[here])
-            weights = _piece_weights(batch, here, values)
+            if ones is not None and sparse is None:
+                assert isinstance(batch.labels, Tensor)
+                values = torch.add(scores[here].to(kind), batch.labels[here].to(kind), alpha=ABSENT)
+            else:
+                values = scores[here].to(kind, copy=True, memory_format=torch.contiguous_format)
+            if sparse is not None:
+                values[sparse.inside(*here)] = ABSENT
             if weights is not None:
                 values.masked_fill_(weights == 0, ABSENT)
-            if checking:
-                _check(values, weights)
-            if positions is None:
-                assert isinstance(batch.labels, Tensor)
-                where = _ones(batch.labels[here], weights, checking)
-            else:
-                where = positions.inside(*here)
-                if weights is not None:
-                    kept = weights.expand_as(values)[where] != 0
-                    where = where[0][kept], where[1][kept]
-            yield Piece(*here, values, weights, *where)
+            yield Piece(*here, values, weights)
 
 
-def _piece_weights(batch: Batch, here: tuple[slice, slice], scores: Tensor) -> Tensor | None:
+def _piece_weights(batch: Batch, here: tuple[slice, slice], kind: torch.dtype) -> Tensor | None:
     """Weights of a piece, 0 where it is masked."""
     weights, mask = (
         None if part is None else part[here[0], here[1] if part.shape[1] > 1 else slice(None)]
         for part in (batch.weights, batch.mask)
     )
     if weights is None:
-        return None if mask is None else mask.to(scores.dtype)
-    weights = weights.to(scores.dtype)
+        return None if mask is None else mask.to(kind)
+    weights = weights.to(kind)
     return weights if mask is None else torch.where(mask, weights, 0.0)
 
 
@@ -319,22 +329,50 @@ def _check(scores: Tensor, weights: Tensor | None) -> None:
     every_entry("scores", scores, valid, f"finite and at most {LARGEST:g} in size")
 
 
-def _ones(labels: Tensor, weights: Tensor | None, checking: bool) -> tuple[Tensor, Tensor]:
-    """Positions of the ones of dense labels."""
-    if weights is not None:
-        labels = labels.masked_fill((weights == 0).expand_as(labels), 0)
-    # A number that is its own square is 0, 1 or infinite.
-    if checking and labels.dtype != torch.bool and not bool(((labels * labels == labels) & (labels <= 1)).all()):
-        every_entry("labels", labels, (labels == 0) | (labels == 1), "0 or 1")
+def _ones(batch: Batch, *, checking: bool) -> Ones:
+    """The positives of a batch, without those of weight 0."""
+    labels, scores = batch.labels, batch.scores.detach()
+    if isinstance(labels, Tensor):
+        rows, columns = _not_zero(labels)
+    else:
+        rows, columns = torch.repeat_interleave(labels.starts.diff()), labels.columns
+    ones = Ones(rows, columns, scores[rows, columns].to(torch.promote_types(scores.dtype, torch.float32)), rows)
+    weights = torch.ones_like(ones.scores)
+    for part in (batch.weights, batch.mask):
+        if part is not None:
+            found = part.expand_as(scores)[rows, columns]
+            weights = torch.where(found, weights, 0.0) if part is batch.mask else found.to(weights)
+    if batch.weights is not None or batch.mask is not None:
+        ones, weights = Ones(*(part[weights != 0] for part in ones)), weights[weights != 0]
+    if checking:
+        if isinstance(labels, Tensor):
+            values = labels[ones.rows, ones.labels]
+            every_entry("labels", values, values == 1, "0 or 1")
+        elif len((columns + rows * scores.shape[1]).unique()) < len(rows):
+            raise ValueError("labels must be 0 or 1 in every entry, got 2.0")
+    return ones._replace(weights=weights)
+
+
+def _not_zero(labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Positions of what is not 0."""
+    if labels.device.type == "cpu" and labels.dtype != torch.bfloat16:
+        # numpy finds the few ones among bools several times as fast as torch does.
+        at = torch.from_numpy(np.flatnonzero(labels.numpy() != 0))
+        return at // labels.shape[1], at % labels.shape[1]
     rows, columns = labels.nonzero(as_tuple=True)
     return rows, columns
 
 
 class _ByLabel(NamedTuple):
-    """Sparse labels in the order of their labels."""
+    """Positions in the order of their labels."""
 
     rows: Tensor
     labels: Tensor
+
+    @staticmethod
+    def of(ones: Ones) -> "_ByLabel":
+        labels, order = ones.labels.sort()
+        return _ByLabel(ones.rows[order], labels)
 
     def inside(self, rows: slice, labels: slice) -> tuple[Tensor, Tensor]:
         """Positions in a piece, from its corner."""
@@ -343,16 +381,6 @@ class _ByLabel(NamedTuple):
         at_rows, at_labels = self.rows[first:last], self.labels[first:last] - labels.start
         kept = (at_rows >= rows.start) & (at_rows < rows.stop)
         return at_rows[kept] - rows.start, at_labels[kept]
-
-
-def _by_label(positives: Positives) -> _ByLabel:
-    rows = torch.repeat_interleave(positives.starts.diff())
-    labels, order = positives.columns.sort(stable=True)
-    rows = rows[order]
-    repeated = (labels[1:] == labels[:-1]) & (rows[1:] == rows[:-1])
-    if bool(repeated.any()):
-        raise ValueError("labels must be 0 or 1 in every entry, got 2.0")
-    return _ByLabel(rows, labels)
 
 
 def _zeros(batch: Batch, *shape: int) -> Tensor:

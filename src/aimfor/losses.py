@@ -1,6 +1,8 @@
 """Weigh: the loss. Scores and labels in; one scalar to differentiate out, its own state learned on the way."""
 
+import itertools
 import warnings
+import weakref
 from typing import NamedTuple
 
 import torch
@@ -15,6 +17,10 @@ from aimfor.distributed import sum_over_ranks, world_size
 from aimfor.engines import engine_for
 from aimfor.state import SMALLEST_DEVIATION, State, Step, difference
 from aimfor.surrogates import SURROGATES, Surrogate
+
+# Losses by number: an operation of a compiled graph takes tensors and numbers, no modules.
+_NUMBERS = itertools.count()
+_LOSSES: weakref.WeakValueDictionary[int, "Loss"] = weakref.WeakValueDictionary()
 
 
 class InfeasibleConstraintWarning(UserWarning):
@@ -121,6 +127,8 @@ class Loss(nn.Module):
         self.warmup = warmup
         self.state = State(self.aim.anchor_count, num_labels, known_priors(priors, num_labels))
         self._warned = False
+        self._number = next(_NUMBERS)
+        _LOSSES[self._number] = self
 
     @property
     def thresholds(self) -> Tensor:
@@ -137,8 +145,6 @@ class Loss(nn.Module):
         """`[L]` share of positives, given or counted; 0.5 for a counted label until both of its classes were seen."""
         return self.state.priors
 
-    # The pass decides on values (checks, rungs of the ladder), which a compiled graph cannot: it runs between graphs.
-    @torch.compiler.disable
     def forward(
         self, scores: Tensor, labels: Tensor, *, weights: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:
@@ -155,6 +161,24 @@ class Loss(nn.Module):
             A scalar.
         """
         learning = self.training and torch.is_grad_enabled()
+        if torch.compiler.is_compiling() and not self.multiclass:
+            buffers = [buffer for buffer in self.state._buffers.values() if buffer is not None]
+            inputs = scores.detach(), labels, weights, mask, buffers, self._number, learning
+            value, gradient = _compiled_loss(*inputs)
+            return _compiled_attach(value, scores, gradient)
+        return self._forward(scores, labels, weights, mask, learning)
+
+    @torch.compiler.disable  # log-odds of classes run between graphs
+    def _forward(
+        self, scores: Tensor, labels: Tensor, weights: Tensor | None, mask: Tensor | None, learning: bool
+    ) -> Tensor:
+        value, source, gradient = self._evaluate(scores, labels, weights, mask, learning)
+        return attach_gradient(value, source, gradient)
+
+    def _evaluate(
+        self, scores: Tensor, labels: Tensor, weights: Tensor | None, mask: Tensor | None, learning: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The value, what it is to be differentiated by, and the gradient in that; moves the state when learning."""
         try:
             batch = training_batch(scores, labels, weights, mask, self.num_labels, self.multiclass)
             self._check_device(batch.scores)
@@ -168,7 +192,7 @@ class Loss(nn.Module):
             value, gradient = self._pass(run, learning)
         # Log-odds have a graph of their own; otherwise the gradient is that of the scores as they came.
         source = batch.scores if self.multiclass else scores
-        return attach_gradient(value, source, gradient.view(source.shape).to(source.dtype))
+        return value, source, gradient.view(source.shape).to(source.dtype)
 
     def diagnostics(self) -> Diagnostics:
         """Running numbers of the recent training batches; see `Diagnostics`."""
@@ -193,6 +217,11 @@ class Loss(nn.Module):
             feasible=~state.stuck,
             priors=state.priors.clone(),
         )
+
+    def __setstate__(self, state: dict) -> None:
+        super().__setstate__(state)
+        self._number = next(_NUMBERS)  # a copy is another loss
+        _LOSSES[self._number] = self
 
     def extra_repr(self) -> str:
         return (
@@ -308,6 +337,51 @@ class Loss(nn.Module):
                 InfeasibleConstraintWarning,
                 stacklevel=7,
             )
+
+
+@torch.library.custom_op("aimfor::loss", mutates_args={"state"})
+def _compiled_loss(
+    scores: Tensor,
+    labels: Tensor,
+    weights: Tensor | None,
+    mask: Tensor | None,
+    state: list[Tensor],
+    number: int,
+    learning: bool,
+) -> tuple[Tensor, Tensor]:
+    """A loss as one operation of a compiled graph: value, and gradient in the scores."""
+    loss = _LOSSES[number]
+    own = loss.state._buffers
+    kept = dict(own)
+    # A graph may hand over copies of the buffers, which it writes back.
+    own.update(zip((name for name, buffer in kept.items() if buffer is not None), state, strict=True))
+    try:
+        value, _, gradient = loss._evaluate(scores, labels, weights, mask, learning)
+    finally:
+        own.update(kept)
+    return value.to(torch.float32), gradient
+
+
+@_compiled_loss.register_fake
+def _(scores, labels, weights, mask, state, number, learning):
+    return scores.new_empty((), dtype=torch.float32), torch.empty_like(scores, memory_format=torch.contiguous_format)
+
+
+# Torch differentiates no operation that changes its arguments: a second one attaches the gradient.
+@torch.library.custom_op("aimfor::attach_gradient", mutates_args=())
+def _compiled_attach(value: Tensor, scores: Tensor, gradient: Tensor) -> Tensor:
+    return value.clone()
+
+
+@_compiled_attach.register_fake
+def _(value, scores, gradient):
+    return torch.empty_like(value)
+
+
+_compiled_attach.register_autograd(
+    lambda ctx, factor: (None, factor.to(ctx.saved_tensors[0].dtype) * ctx.saved_tensors[0], None),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[2]),
+)
 
 
 class _Torch:

@@ -1,0 +1,385 @@
+"""Every engine gives the numbers of the plain one: value, gradient and the step of the state."""
+
+import copy
+import importlib.util
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import aimfor
+from aimfor import engines, fused, native
+from cases import AIMS, SURROGATES
+
+ROOT = Path(__file__).parent.parent
+NATIVE = pytest.param("native", marks=pytest.mark.skipif(native.problem() is not None, reason=str(native.problem())))
+FAST = ["fused", NATIVE]
+FORMS = ["float", "double", "bool", "int8", "uint8", "int32", "int64", "bfloat16", "csr", "coo", "csr with zeros"]
+warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+
+
+@pytest.fixture(autouse=True)
+def _two_kinds_of_warnings():
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+        warnings.filterwarnings("ignore", "Sparse invariant checks are implicitly disabled")
+        yield
+
+
+def in_form(labels: torch.Tensor, form: str) -> torch.Tensor:
+    if form == "coo":
+        return labels.float().to_sparse_coo()
+    if form.startswith("csr"):
+        sparse = labels.float().to_sparse_csr()
+        if form == "csr":
+            return sparse
+        values = sparse.values().clone()
+        return torch.sparse_csr_tensor(sparse.crow_indices(), sparse.col_indices(), values * (values > 2), labels.shape)
+    return labels.to(getattr(torch, form))
+
+
+def batch(rows: int, labels: int, seed: int = 0, share: float = 0.3):
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randn(rows, labels, generator=generator)
+    return scores, torch.rand(rows, labels, generator=generator) < share
+
+
+def prepared(aim: str, surrogate: str, labels: int, monkeypatch, rows: int = 40, **options) -> aimfor.Loss:
+    """A loss that has learned from a few batches, by the plain engine; the ladder is behind it for some labels."""
+    monkeypatch.setenv(engines.SETTING, "plain")
+    loss = aimfor.Loss(aim, num_labels=labels, surrogate=surrogate, warmup=2, **options)
+    for seed in range(3):
+        loss(*batch(rows, labels, seed=100 + seed))
+    loss.state.steps[: labels // 2] = 1
+    return loss
+
+
+def result(engine: str, loss: aimfor.Loss, scores: torch.Tensor, labels: torch.Tensor, monkeypatch, **extra):
+    monkeypatch.setenv(engines.SETTING, engine)
+    loss = copy.deepcopy(loss)
+    scores = scores.detach().clone(memory_format=torch.preserve_format).requires_grad_()
+    value = loss(scores, labels, **extra)
+    value.backward()
+    assert scores.grad is not None
+    return value.detach().double(), scores.grad.double(), loss.state_dict()
+
+
+def check(engine, loss, scores, labels, monkeypatch, *, form_labels=None, coarse=1.0, **extra):
+    """Against plain in double precision: 1e-6 in the value, 1e-5 of the largest gradient."""
+    value, gradient, state = result(
+        engine, loss, scores, labels if form_labels is None else form_labels, monkeypatch, **extra
+    )
+    expected, expected_gradient, expected_state = result("plain", loss, scores.double(), labels, monkeypatch, **extra)
+    assert abs(value - expected) <= coarse * 1e-6 * max(1, abs(expected))
+    largest = float(expected_gradient.abs().max())
+    torch.testing.assert_close(gradient, expected_gradient, rtol=0, atol=coarse * 1e-5 * largest)
+    for name, tensor in expected_state.items():
+        scale = float(tensor.double().abs().max()) if tensor.numel() else 0.0
+        torch.testing.assert_close(
+            state[name].double(),
+            tensor.double(),
+            rtol=1e-4,
+            atol=coarse * 1e-5 * max(scale, 1e-30),
+            msg=lambda text, name=name: f"{name}: {text}",
+        )
+
+
+@pytest.mark.parametrize("engine", FAST)
+@pytest.mark.parametrize("surrogate", SURROGATES)
+@pytest.mark.parametrize("aim", AIMS)
+@pytest.mark.parametrize("constraint", ["surrogate", "exact"])
+def test_every_aim_and_surrogate(engine, aim, surrogate, constraint, monkeypatch):
+    loss = prepared(aim, surrogate, 5, monkeypatch, constraint=constraint)
+    check(engine, loss, *batch(40, 5), monkeypatch)
+
+
+@pytest.mark.parametrize("engine", FAST)
+@pytest.mark.parametrize("surrogate", SURROGATES)
+@pytest.mark.parametrize("shape", [(1, 1), (7, 3), (129, 65), (4096, 1), (9001, 2), (3, 5000), (33, 130)])
+def test_odd_shapes(engine, surrogate, shape, monkeypatch):
+    loss = prepared("aucpr; num_anchors=5", surrogate, shape[1], monkeypatch)
+    check(engine, loss, *batch(*shape), monkeypatch)
+
+
+@pytest.mark.parametrize("engine", FAST)
+@pytest.mark.parametrize("surrogate", SURROGATES)
+@pytest.mark.parametrize("labels", [3, 20])
+@pytest.mark.parametrize("kind", ["scores x 1e4", "thresholds x 100", "all positive", "all negative"])
+def test_extremes(engine, surrogate, labels, kind, monkeypatch):
+    loss = prepared("aucpr; num_anchors=5", surrogate, labels, monkeypatch)
+    scores, y = batch(70, labels)
+    if kind == "thresholds x 100":
+        loss.state.thresholds.mul_(100)
+    check(
+        engine,
+        loss,
+        scores * 1e4 if kind == "scores x 1e4" else scores,
+        torch.full_like(y, kind == "all positive") if kind.startswith("all") else y,
+        monkeypatch,
+        coarse=3.0 if kind == "scores x 1e4" else 1.0,
+    )
+
+
+@pytest.mark.parametrize("engine", FAST)
+@pytest.mark.parametrize("surrogate", SURROGATES)
+@pytest.mark.parametrize("labels", [2, 40])
+@pytest.mark.parametrize("which", ["rows", "entries", "mask of rows", "mask", "both"])
+def test_weights_and_masks(engine, surrogate, labels, which, monkeypatch):
+    loss = prepared("aucpr; num_anchors=5", surrogate, labels, monkeypatch)
+    scores, y = batch(50, labels)
+    generator = torch.Generator().manual_seed(9)
+    weights = torch.rand(50, labels, generator=generator) * (torch.rand(50, labels, generator=generator) < 0.9)
+    mask = torch.rand(50, labels, generator=generator) < 0.8
+    extra = {
+        "rows": {"weights": weights[:, 0]},
+        "entries": {"weights": weights},
+        "mask of rows": {"mask": mask[:, 0]},
+        "mask": {"mask": mask},
+        "both": {"weights": weights, "mask": mask},
+    }[which]
+    check(engine, loss, scores, y, monkeypatch, **extra)
+
+
+@pytest.mark.parametrize("engine", FAST)
+@pytest.mark.parametrize("labels", [4, 70])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("masked", [False, True])
+def test_forms_of_labels(engine, labels, form, masked, monkeypatch):
+    loss = prepared("recall@precision>=0.8", "hinge", labels, monkeypatch)
+    scores, y = batch(40, labels)
+    if form == "csr with zeros":
+        y = torch.zeros_like(y)
+        form_labels = in_form(batch(40, labels)[1], form)
+    else:
+        form_labels = in_form(y, form)
+    extra = {"mask": torch.arange(40) % 3 > 0} if masked else {}
+    check(engine, loss, scores, y, monkeypatch, form_labels=form_labels, **extra)
+
+
+@pytest.mark.parametrize("engine", FAST)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("labels", [3, 40])
+def test_other_types_of_scores(engine, dtype, labels, monkeypatch):
+    """Sums as exact as with float32: only the gradient is rounded to the type of the scores."""
+    if engine == "native" and dtype == torch.float64:
+        pytest.skip("native reads float64 nowhere")
+    loss = prepared("aucpr; num_anchors=5", "log", labels, monkeypatch)
+    scores, y = batch(40, labels)
+    scores = scores.to(dtype)
+    value, gradient, _ = result(engine, loss, scores, y, monkeypatch)
+    expected, expected_gradient, _ = result("plain", loss, scores.double(), y, monkeypatch)
+    assert value == pytest.approx(float(expected), rel=1e-6)
+    torch.testing.assert_close(gradient, expected_gradient, rtol=torch.finfo(dtype).eps, atol=1e-6)
+
+
+@pytest.mark.parametrize("engine", FAST)
+def test_views_of_other_tensors(engine, monkeypatch):
+    loss = prepared("aucpr; num_anchors=5", "log", 12, monkeypatch)
+    scores, y = batch(12, 80)
+    mask = torch.rand(12, 80) < 0.8
+    check(engine, loss, scores.t()[::2], y.t()[::2], monkeypatch, mask=mask.t()[::2])
+    wide, wide_y = batch(40, 24)
+    check(engine, loss, wide[:, ::2], wide_y[:, 1::2].float(), monkeypatch, weights=torch.rand(80)[::2])
+
+
+@pytest.mark.parametrize("engine", FAST)
+@settings(max_examples=60)
+@given(
+    rows=st.integers(1, 300),
+    labels=st.integers(1, 150),
+    anchors=st.integers(1, 12),
+    surrogate=st.sampled_from(SURROGATES),
+    seed=st.integers(0, 1000),
+)
+def test_any_shape(engine, rows, labels, anchors, surrogate, seed):
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        loss = prepared(f"aucpr; num_anchors={anchors}", surrogate, labels, monkeypatch, rows=10)
+        check(engine, loss, *batch(rows, labels, seed), monkeypatch)
+
+
+@pytest.mark.parametrize("engine", ["plain", "fused"])
+@pytest.mark.parametrize("surrogate", ["log", "smooth_hinge", "sigmoid"])
+def test_gradcheck(engine, surrogate, monkeypatch):
+    """Numbers of the value against the gradient, in double precision, with the state held."""
+    loss = prepared("aucpr; num_anchors=3", surrogate, 2, monkeypatch).eval()
+    loss.state.steps.fill_(100)
+    monkeypatch.setenv(engines.SETTING, engine)
+    scores, y = batch(6, 2)
+    assert torch.autograd.gradcheck(lambda one: loss(one, y), scores.double().requires_grad_())
+
+
+@pytest.mark.parametrize("engine", ["plain", *FAST])
+def test_a_second_backward(engine, monkeypatch):
+    loss = prepared("aucpr", "hinge", 3, monkeypatch)
+    monkeypatch.setenv(engines.SETTING, engine)
+    scores, y = batch(20, 3)
+    scores.requires_grad_()
+    value = 2 * loss(scores, y)
+    value.backward(retain_graph=True)
+    once = scores.grad.clone()
+    value.backward()
+    torch.testing.assert_close(scores.grad, 2 * once)
+
+
+@pytest.mark.skipif(native.problem() is not None, reason=str(native.problem()))
+@pytest.mark.parametrize("shape", [(300, 200), (20000, 1)])
+def test_the_number_of_threads_changes_nothing(shape, monkeypatch):
+    loss = prepared("aucpr", "log", shape[1], monkeypatch)
+    threads = torch.get_num_threads()
+    try:
+        results = []
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            results.append(result("native", loss, *batch(*shape), monkeypatch))
+    finally:
+        torch.set_num_threads(threads)
+    for value, gradient, state in results[1:]:
+        assert value == results[0][0]
+        assert torch.equal(gradient, results[0][1])
+        assert all(torch.equal(tensor, results[0][2][name]) for name, tensor in state.items())
+
+
+@pytest.mark.parametrize("engine", ["plain", *FAST])
+@pytest.mark.parametrize(
+    ("starts", "columns", "values", "message"),
+    [
+        ([0, 1, 2], [0, 7], [1.0, 1.0], "labels must have columns in 0..2, got 7"),
+        ([0, 1, 2], [0, -1], [1.0, 1.0], "labels must have columns in 0..2, got -1"),
+        ([0, 2, 1], [0], [1.0], "labels must have row starts in order"),
+        ([0, 2, 2], [1, 1], [1.0, 1.0], "labels must be 0 or 1 in every entry, got 2"),
+        ([0, 1, 2], [0, 1], [1.0, 3.0], "labels must be 0 or 1 in every entry, got 3"),
+    ],
+)
+def test_sparse_labels_made_of_anything(engine, starts, columns, values, message, monkeypatch):
+    """torch checks none of this; a wrong position must not be read as memory."""
+    labels = torch.sparse_csr_tensor(
+        torch.tensor(starts), torch.tensor(columns), torch.tensor(values), (2, 3), check_invariants=False
+    )
+    monkeypatch.setenv(engines.SETTING, engine)
+    loss = aimfor.Loss("aucpr", num_labels=3)
+    with pytest.raises(ValueError, match=message):
+        loss(torch.zeros(2, 3), labels)
+    assert loss.state.steps.sum() == 0
+
+
+def test_sparse_labels_from_lists():
+    rows = [[2, 0], [], torch.tensor([1, 1])]
+    assert aimfor.sparse_labels(rows, 3).to_dense().tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
+    with pytest.raises(ValueError, match=r"rows must hold whole numbers in 0\.\.2, got 3"):
+        aimfor.sparse_labels([[3]], 3)
+    with pytest.raises(ValueError, match="rows must have at least one row"):
+        aimfor.sparse_labels([], 3)
+
+
+@pytest.mark.parametrize("engine", FAST)
+def test_the_dense_target_is_never_built(engine, monkeypatch):
+    """Sparse labels of a size whose dense form would not fit the memory of the pass."""
+    scores, y = batch(64, 5000, share=0.001)
+    labels = in_form(y, "csr")
+    monkeypatch.setattr(torch.Tensor, "to_dense", lambda *_: pytest.fail("to_dense was called"))
+    monkeypatch.setenv(engines.SETTING, engine)
+    aimfor.Loss("aucpr", num_labels=5000)(scores, labels)
+
+
+def test_pieces_of_the_fused_pass_are_small(monkeypatch):
+    """No tensor of the pass is larger than a piece but the gradient: none has all rows, labels and anchors."""
+    monkeypatch.setenv(engines.SETTING, "fused")
+    sizes = []
+    original = fused.Curve.__init__
+
+    def watched(self, piece, *arguments):
+        original(self, piece, *arguments)
+        sizes.append(piece.scores.numel())
+
+    monkeypatch.setattr(fused.Curve, "__init__", watched)
+    aimfor.Loss("aucpr", num_labels=3000)(*batch(200, 3000))
+    assert max(sizes) <= fused.CPU_PIECE
+    assert sum(sizes) == 200 * 3000
+
+
+def test_engine_says_which_and_why(monkeypatch):
+    monkeypatch.delenv(engines.SETTING, raising=False)
+    assert aimfor.engine().name == ("fused" if native.problem() else "native")
+    monkeypatch.setenv(engines.SETTING, "plain")
+    assert str(aimfor.engine()) == "plain: the environment variable AIMFOR_ENGINE says so"
+    monkeypatch.setenv(engines.SETTING, "turbo")
+    with pytest.raises(ValueError, match="AIMFOR_ENGINE must be one of"):
+        aimfor.engine()
+
+
+def test_without_the_library_fused_takes_over(monkeypatch, tmp_path):
+    monkeypatch.delenv(engines.SETTING, raising=False)
+    monkeypatch.setattr(native, "LIBRARY", tmp_path / "_native.so")
+    native._library.cache_clear()
+    native.problem.cache_clear()
+    try:
+        assert aimfor.engine().name == "fused"
+        assert "it was not built" in aimfor.engine().reason
+        loss = aimfor.Loss("aucpr", num_labels=2)
+        loss(*batch(10, 2))
+        monkeypatch.setenv(engines.SETTING, "native")
+        with pytest.raises(RuntimeError, match="AIMFOR_ENGINE=native cannot be used: it was not built"):
+            loss(*batch(10, 2))
+        (tmp_path / "_native.so").write_bytes(b"no library")
+        native._library.cache_clear()
+        native.problem.cache_clear()
+        monkeypatch.delenv(engines.SETTING)
+        assert aimfor.engine().name == "fused"
+    finally:
+        native._library.cache_clear()
+        native.problem.cache_clear()
+
+
+def setup_module_of_the_package():
+    spec = importlib.util.spec_from_file_location("aimfor_setup", ROOT / "setup.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    import setuptools
+
+    original, setuptools.setup = setuptools.setup, lambda **_: None
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        setuptools.setup = original
+    return module
+
+
+def test_a_build_without_and_with_a_broken_compiler(monkeypatch, tmp_path):
+    """One line says what is missing, and there is no library."""
+    pytest.importorskip("setuptools")
+    module = setup_module_of_the_package()
+    monkeypatch.chdir(ROOT)
+    library = tmp_path / "_native.so"
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(module.shutil, "which", lambda _: None)
+    assert module.build_library(library) == "no C++ compiler was found"
+    monkeypatch.setenv("CXX", f"{sys.executable} -c raise(SystemExit('broken'))")
+    problem = module.build_library(library)
+    assert "broken" in problem
+    assert "\n" not in problem
+    assert not library.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", ["none", "broken"])
+def test_installing_without_a_compiler(compiler, tmp_path):
+    """The whole install, into an environment that sees the packages of this one."""
+    subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    (tmp_path / "c++").write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
+    (tmp_path / "c++").chmod(0o755)
+    command = str(tmp_path / "c++") if compiler == "broken" else "/nonexistent/c++"
+    copied = tmp_path / "source"
+    subprocess.run(["git", "clone", "-q", ROOT, copied], check=True)
+    install = [python, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", copied]
+    environment = {"PATH": "/usr/bin:/bin", "CXX": command}
+    subprocess.run(install, check=True, env=environment, capture_output=True)
+    code = "import aimfor; print(aimfor.engine())"
+    said = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path).stdout
+    assert said.startswith("fused: torch alone, because the native engine cannot be used: it was not built")
