@@ -40,7 +40,7 @@ class Dictionary(NamedTuple):
     centroids: Tensor
 
 
-def load_features(data_folder: Path, cache: Path = DEFAULT_CACHE, centroids: int = 512) -> Features | None:
+def load_features(data_folder: Path, cache: Path = DEFAULT_CACHE, centroids: int = 256) -> Features | None:
     """The features, from the cache or computed once; None when CIFAR-10 is absent and nothing is cached."""
     names = ["train", "train_classes", "test", "test_classes"]
     paths = [cache / f"cifar10_patches{centroids}_{name}.npy" for name in names]
@@ -135,7 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="folder of the data sets (default: AIMFOR_DATA, else ../shared/data)")
     parser.add_argument("--cache", type=Path, default=DEFAULT_CACHE, help="folder of the cached features")
-    parser.add_argument("--centroids", type=int, default=512)
+    parser.add_argument("--centroids", type=int, default=256)
     parser.add_argument("--threads", type=int, default=2, help="1 is faster where other programs use the cores too")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)

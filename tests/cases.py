@@ -1,5 +1,7 @@
 """What every test of the loss runs over: one line per aim, and the surrogates."""
 
+from torch import Tensor
+
 from aimfor.aims import Anchors
 
 AIMS = [
@@ -23,4 +25,7 @@ BOUNDING = [*CONVEX, "ramp"]
 
 def written_out(anchors: Anchors, anchor_count: int, labels: int) -> Anchors:
     """A table with every entry at its full size."""
-    return Anchors(*(None if part is None else part.expand(anchor_count, labels) for part in anchors))
+    parts = {
+        name: part.expand(anchor_count, labels) for name, part in anchors._asdict().items() if isinstance(part, Tensor)
+    }
+    return anchors._replace(**parts)

@@ -49,15 +49,16 @@ class Anchors(NamedTuple):
     Each entry is `[K, L]`, or of length 1 along an axis on which it does not change.
 
     Attributes:
-        target: the precision, recall or rate asked for at the anchor (nan where there is none).
+        slack: 1 - precision, 1 - recall or the rate asked for at the anchor (nan where there is none).
         width: share of the anchor in the aim.
         objective_u, objective_v: objective = objective_u u + objective_v v.
         load_u, load_v: load = load_u u + load_v v.
         room, room_recall: room = room + room_recall recall.
         multiplier: the multiplier where the aim has a rule for it; None where it is learned by ascent.
+        strict_at_one: whether the target is 1 - slack.
     """
 
-    target: Tensor
+    slack: Tensor
     width: Tensor
     objective_u: Tensor
     objective_v: Tensor
@@ -66,6 +67,12 @@ class Anchors(NamedTuple):
     room: Tensor
     room_recall: Tensor
     multiplier: Tensor | None = None
+    strict_at_one: bool = True
+
+    @property
+    def target(self) -> Tensor:
+        """The precision, recall or rate asked for at the anchor."""
+        return 1 - self.slack if self.strict_at_one else self.slack
 
     def objective(self, rates: Rates) -> Tensor:
         """The objective at these rates."""
@@ -143,38 +150,48 @@ def recall_at_precision_table(slack: Tensor, width: Tensor, priors: Tensor) -> A
     """min u subject to kappa a / (1 - a) v <= recall: the paper's eq. (minp@r), divided by 1 - a."""
     one, zero = as_row(1.0, priors), as_row(0.0, priors)
     kappa = (1 - priors) / priors
-    return Anchors(1 - slack, width, one, zero, zero, (1 / slack - 1) * kappa, zero, one)
+    return Anchors(slack, width, one, zero, zero, (slack.reciprocal() - 1) * kappa, zero, one)
 
 
 def v_at_recall_table(slack: Tensor, width: Tensor, priors: Tensor) -> Anchors:
     """min v subject to u / (1 - r) <= 1: precision at recall, and false-positive rate at recall, have one minimiser."""
     one, zero = as_row(1.0, priors), as_row(0.0, priors)
-    return Anchors(1 - slack, width, zero, one, 1 / slack, zero, one, zero)
+    return Anchors(slack, width, zero, one, slack.reciprocal(), zero, one, zero)
 
 
 def u_at_fpr_table(slack: Tensor, width: Tensor, priors: Tensor) -> Anchors:
     """min u subject to v / q <= 1: true-positive rate at a false-positive rate."""
     one, zero = as_row(1.0, priors), as_row(0.0, priors)
-    return Anchors(slack, width, one, zero, zero, 1 / slack, one, zero)
+    return Anchors(slack, width, one, zero, zero, slack.reciprocal(), one, zero, strict_at_one=False)
 
 
 @lru_cache(maxsize=64)
-def middles(count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+def middles(count: int, downwards: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
     """The middles of equal cells of [0, 1], `[K, 1]`."""
-    return (torch.arange(count, dtype=dtype, device=device).unsqueeze(1) + 0.5) / count
+    upwards = (torch.arange(count, dtype=dtype, device=device).unsqueeze(1) + 0.5) / count
+    return upwards.flip(0) if downwards else upwards
 
 
-def cells(low: Tensor, high: Tensor, count: int, spacing: str) -> tuple[Tensor, Tensor]:
+def cells(
+    low: Tensor | None, high: Tensor, count: int, spacing: str, *, downwards: bool = False
+) -> tuple[Tensor, Tensor]:
     """Cut ranges into cells and give their middles and widths, `[K, L]`, the widths of a range adding up to 1.
 
     The range is that of the slack (1 - precision, 1 - recall, or the false-positive rate), so that small means strict.
     Geometric cells shrink towards the strict end by equal factors; where the range reaches down to 0, by halves, or
     less with so many anchors that halves would end below a ten-thousandth of it.
-    An empty range (low >= high) gets width 0.
+    An empty range (low >= high) gets width 0; `low` may be None for 0. Downwards, the lax end comes first.
     """
     if spacing == "uniform":
+        parts = middles(count, downwards, high.dtype, high.device)
+        if low is None:
+            return high * parts, as_row(1 / count, high)
         length = (high - low).clamp(min=0)
-        return low + length * middles(count, low.dtype, low.device), (length > 0).to(low.dtype) / count
+        return low + length * parts, (length > 0).to(low.dtype) / count
+    if downwards:
+        middle, width = cells(low, high, count, spacing)
+        return middle.flip(0), width.flip(0)
+    low = torch.zeros_like(high) if low is None else low
     high = torch.maximum(low, high)
     steps = torch.arange(count + 1, dtype=low.dtype, device=low.device).unsqueeze(1)
     tiny = torch.finfo(low.dtype).tiny
@@ -355,11 +372,12 @@ class AUCPR(AreaAim):
     def anchors(self, priors: Tensor, rates: Rates) -> Anchors:
         if self._over_recall:
             low, high = ends(self.min_recall, self.max_recall, priors)
-            slack, width = cells(1 - high, 1 - low, self.num_anchors, self.spacing)
-            return v_at_recall_table(slack.flip(0), width.flip(0), priors)
-        low, high = ends(self.min_precision, self.max_precision, priors)
-        slack, width = cells(1 - high, 1 - torch.maximum(low, priors), self.num_anchors, self.spacing)
-        return recall_at_precision_table(slack.flip(0), width.flip(0), priors)
+            slack, width = cells(1 - high, 1 - low, self.num_anchors, self.spacing, downwards=True)
+            return v_at_recall_table(slack, width, priors)
+        strict = None if self.max_precision is None else 1 - as_row(self.max_precision, priors)
+        least = priors if self.min_precision is None else torch.maximum(as_row(self.min_precision, priors), priors)
+        slack, width = cells(strict, 1 - least, self.num_anchors, self.spacing, downwards=True)
+        return recall_at_precision_table(slack, width, priors)
 
     def metric(self, y_true, y_score, *, sample_weight=None):
         if self._over_recall:

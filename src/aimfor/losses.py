@@ -1,6 +1,7 @@
 """Weigh: the loss. Scores and labels in; one scalar to differentiate out, its own state learned on the way."""
 
 import itertools
+import sys
 import warnings
 import weakref
 from typing import NamedTuple
@@ -161,19 +162,21 @@ class Loss(nn.Module):
             A scalar.
         """
         learning = self.training and torch.is_grad_enabled()
-        if torch.compiler.is_compiling() and not self.multiclass:
-            buffers = [buffer for buffer in self.state._buffers.values() if buffer is not None]
-            inputs = scores.detach(), labels, weights, mask, buffers, self._number, learning
-            value, gradient = _compiled_loss(*inputs)
-            return _compiled_attach(value, scores, gradient)
-        return self._forward(scores, labels, weights, mask, learning)
+        if not torch.compiler.is_compiling():
+            return attach_gradient(*self._evaluate(scores, labels, weights, mask, learning))
+        if self.multiclass:
+            return self._between_graphs(scores, labels, weights, mask, learning)  # pyright: ignore[reportCallIssue]
+        buffers = [buffer for buffer in self.state._buffers.values() if buffer is not None]
+        inputs = scores.detach(), labels, weights, mask, buffers, self._number, learning
+        value, gradient = torch.ops.aimfor.loss(*inputs)
+        return torch.ops.aimfor.attach_gradient(value, scores, gradient)
 
-    @torch.compiler.disable  # log-odds of classes run between graphs
-    def _forward(
+    @torch.compiler.disable
+    def _between_graphs(
         self, scores: Tensor, labels: Tensor, weights: Tensor | None, mask: Tensor | None, learning: bool
     ) -> Tensor:
-        value, source, gradient = self._evaluate(scores, labels, weights, mask, learning)
-        return attach_gradient(value, source, gradient)
+        """Classes in a compiled model: their log-odds have a graph of their own."""
+        return attach_gradient(*self._evaluate(scores, labels, weights, mask, learning))
 
     def _evaluate(
         self, scores: Tensor, labels: Tensor, weights: Tensor | None, mask: Tensor | None, learning: bool
@@ -183,7 +186,8 @@ class Loss(nn.Module):
             batch = training_batch(scores, labels, weights, mask, self.num_labels, self.multiclass)
             self._check_device(batch.scores)
             with torch.no_grad():
-                run = _Native(self, batch) if engine_for(batch.scores) == "native" else _Torch(self, batch)
+                engine = engine_for(batch.scores)
+                run = _Native(self, batch, learning) if engine == "native" else _Torch(self, batch, engine)
         except (TypeError, ValueError):
             if learning:  # the other ranks wait for this one's census
                 sum_over_ranks(self._sent_census(None))
@@ -241,10 +245,10 @@ class Loss(nn.Module):
         priors = state.priors if counted is None or state.given_priors is not None else counted
         anchors = self.aim.anchors(priors, state.surrogate_rates)
         if isinstance(run, _Native) and (world_size() == 1 or not learning):
-            value, gradient = run.step(census, anchors, learning)
+            value, gradient = run.step(census, anchors)
         else:
             value, gradient = self._step(run, census, anchors, reduce, learning)
-        if learning and state.looking:
+        if learning and state.looks_at(state.batches):
             self._warn_of_infeasible()
         return value, gradient
 
@@ -335,7 +339,7 @@ class Loss(nn.Module):
                 f"{self.num_labels} labels (such as {named}): it stays broken however much it weighs; try "
                 f"{', '.join([*ways, 'an area such as aucpr', 'a milder target'])}",
                 InfeasibleConstraintWarning,
-                stacklevel=7,
+                stacklevel=_callers_level(),
             )
 
 
@@ -387,9 +391,9 @@ _compiled_attach.register_autograd(
 class _Torch:
     """One batch and the engine of torch that counts it."""
 
-    def __init__(self, loss: Loss, batch: Batch):
+    def __init__(self, loss: Loss, batch: Batch, engine: str):
         self.loss, self.batch = loss, batch
-        self.engine = bounds if engine_for(batch.scores) == "plain" else fused
+        self.engine = bounds if engine == "plain" else fused
         self.census = self.engine.census(batch)
 
     def observe_(self, census: Tensor) -> Tensor:
@@ -422,30 +426,35 @@ class _Torch:
 class _Native:
     """One batch and the C++ engine, which knows the whole step."""
 
-    def __init__(self, loss: Loss, batch: Batch):
-        self.loss, self.prepared = loss, native.Prepared(batch)
+    def __init__(self, loss: Loss, batch: Batch, learning: bool):
+        self.prepared = native.Prepared(batch, loss.state)
         self.census = self.prepared.census()
-
-    def observe_(self, census: Tensor) -> Tensor:
-        return native.observe_(self.loss.state, census, self._rules(learning=True))
-
-    def step(self, census: Tensor, anchors: Anchors, learning: bool) -> tuple[Tensor, Tensor]:
-        return self.prepared.step(census, anchors, self.loss.state, self._rules(learning))
-
-    def count(self, census: Tensor, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor) -> Counts:
-        return self.prepared.count(census, anchors, self.loss.state, self._rules(learning=False))
-
-    def _rules(self, learning: bool) -> native.Rules:
-        loss = self.loss
-        return native.rules(
+        self.rules = native.rules(
             loss.surrogate,
             dual_rate=loss.dual_rate,
             threshold_rate=loss.threshold_rate,
             warmup=loss.warmup,
             exact=loss.constraint == "exact",
             learning=learning,
-            looking=loss.state.looking if learning else 0,
+            looking=loss.state.looks_at(loss.state.batches + 1) if learning else 0,
         )
+
+    def observe_(self, census: Tensor) -> Tensor:
+        return self.prepared.observe_(census, self.rules)
+
+    def step(self, census: Tensor, anchors: Anchors) -> tuple[Tensor, Tensor]:
+        return self.prepared.step(census, anchors, self.rules)
+
+    def count(self, census: Tensor, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor) -> Counts:
+        return self.prepared.count(census, anchors, self.rules)
+
+
+def _callers_level() -> int:
+    """The level, for a warning, of the first frame that is neither of this package nor of torch."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("aimfor", "torch"):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _reduced(reduce, counts: Counts) -> tuple[Sums, Tensor]:

@@ -64,6 +64,7 @@ class _Entry(Structure):
     _fields_ = (("data", c_void_p), ("anchor_stride", c_int64), ("label_stride", c_int64))
 
 
+_NOTHING = _Entry()
 TABLE = ("width", "objective_u", "objective_v", "load_u", "load_v", "room", "room_recall", "multiplier")
 
 
@@ -137,9 +138,10 @@ def rules(
 
 
 class Prepared:
-    """A batch as the library reads it; keeps alive what the pointers point at."""
+    """A batch and the state that learns from it, as the library reads them; keeps alive what pointers point at."""
 
-    def __init__(self, batch: Batch):
+    def __init__(self, batch: Batch, state: State):
+        self.state, self.state_record = state, _state(state)
         scores = batch.scores.detach()
         self.scores = scores if scores.dtype in SCORE_TYPES else scores.float()
         self.record = record = _Batch(
@@ -184,33 +186,48 @@ class Prepared:
     def _shown_as_float(self, name: str) -> bool:
         return name != "labels" or (hasattr(self, "labels") and self.labels.is_floating_point())
 
-    def step(self, census: Tensor, anchors: Anchors, state: State, rules: Rules) -> tuple[Tensor, Tensor]:
+    def observe_(self, census: Tensor, rules: Rules) -> Tensor:
+        """`State.observe_`; returns the counted priors."""
+        anchors, labels = self.state.thresholds.shape
+        priors = torch.empty(labels, dtype=torch.float32)
+        _library().aimfor_observe(
+            byref(self.state_record), census.data_ptr(), anchors, labels, byref(rules), priors.data_ptr()
+        )
+        return priors
+
+    def step(self, census: Tensor, anchors: Anchors, rules: Rules) -> tuple[Tensor, Tensor]:
         """Value and gradient of the Lagrangian; moves the state where the rules say that it is learning."""
         value = c_double()
-        gradient = self._run(census, anchors, state, rules, value, None, None)
+        gradient = self._run(census, anchors, rules, value, None, None)
         return torch.tensor(value.value, dtype=torch.float32), gradient
 
-    def count(self, census: Tensor, anchors: Anchors, state: State, rules: Rules) -> Counts:
+    def count(self, census: Tensor, anchors: Anchors, rules: Rules) -> Counts:
         """The pass alone, for ranks that add up their sums before the step of the state."""
-        sums = torch.empty(len(Sums._fields), *state.thresholds.shape, dtype=torch.float32)
+        sums = torch.empty(len(Sums._fields), *self.state.thresholds.shape, dtype=torch.float32)
         squares = torch.empty(self.scores.shape[1], dtype=torch.float32)
-        gradient = self._run(census, anchors, state, rules, c_double(), sums, squares)
+        gradient = self._run(census, anchors, rules, c_double(), sums, squares)
         return Counts(Sums(*sums), squares, gradient)
 
-    def _run(self, census, anchors, state, rules, value, sums, squares) -> Tensor:
+    def _run(
+        self,
+        census: Tensor,
+        anchors: Anchors,
+        rules: Rules,
+        value: c_double,
+        sums: Tensor | None,
+        squares: Tensor | None,
+    ) -> Tensor:
         gradient = torch.empty(self.scores.shape, dtype=self.scores.dtype)
-        table = _Table()
-        for name in TABLE:
-            entry = getattr(anchors, name)
-            if entry is not None:
-                setattr(table, name, _entry(entry))
+        table = _Table(
+            *(_NOTHING if entry is None else _entry(entry) for entry in map(anchors.__getattribute__, TABLE))
+        )
         _done(
             _library().aimfor_step(
                 byref(self.record),
                 census.data_ptr(),
-                state.thresholds.shape[0],
+                self.state.thresholds.shape[0],
                 byref(table),
-                byref(_state(state)),
+                byref(self.state_record),
                 byref(rules),
                 gradient.data_ptr(),
                 byref(value),
@@ -219,14 +236,6 @@ class Prepared:
             )
         )
         return gradient
-
-
-def observe_(state: State, census: Tensor, rules: Rules) -> Tensor:
-    """`State.observe_`; returns the counted priors."""
-    anchors, labels = state.thresholds.shape
-    priors = torch.empty(labels, dtype=torch.float32)
-    _library().aimfor_observe(byref(_state(state)), census.data_ptr(), anchors, labels, byref(rules), priors.data_ptr())
-    return priors
 
 
 @lru_cache(maxsize=1)

@@ -187,7 +187,7 @@ class State(nn.Module):
         if anchors.multiplier is None:
             stepped = self.multipliers + dual_rate * self._dual_step_(step, forget)
             stepped = stepped.clamp(min=0).clamp(max=MAX_MULTIPLIER)
-            if self.looking:
+            if self.looks_at(self.batches):
                 self._look_(step)
         else:
             stepped = anchors.multiplier
@@ -204,10 +204,10 @@ class State(nn.Module):
         nothing is predicted positive."""
         return self.fruitless_steps >= PATIENCE
 
-    @property
-    def looking(self) -> int:
-        """For how many batches the present one stands in the search for constraints that cannot be met; or 0."""
-        return LOOK_EVERY if self.batches % LOOK_EVERY == 0 else 0
+    @staticmethod
+    def looks_at(batch: int) -> int:
+        """For how many batches this one stands in the search for constraints that cannot be met; or 0."""
+        return LOOK_EVERY if batch % LOOK_EVERY == 0 else 0
 
     def _look_(self, step: Step) -> None:
         violation = step.anchors.violation(self.driving_rates(step.exact_drives))
@@ -216,7 +216,7 @@ class State(nn.Module):
         exact = self.exact_rates
         nothing = (exact.recall < SMALLEST_SIZE) & (exact.v < SMALLEST_SIZE)
         pressed = step.active & (nothing | (self.multipliers >= MAX_MULTIPLIER))
-        self.fruitless_steps += self.looking * pressed
+        self.fruitless_steps += LOOK_EVERY * pressed
         self.fruitless_steps *= ~(step.active & (better | (violation <= 0)))
 
     def _dual_step_(self, step: Step, forget: Tensor) -> Tensor:
