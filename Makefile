@@ -4,6 +4,7 @@
 #   make demo     two small problems, log-loss beside aimfor: a table, and demo/aimfor.png
 #   make test     the tests, without those marked slow
 #   make slow     the tests marked slow
+#   make bench    time and memory of the loss beside log-loss: benchmarks/results/engine.csv and .png
 #   make lint     ruff: rules and format
 #   make types    pyright
 #   make clean    remove everything made here, the virtual environment too
@@ -16,7 +17,7 @@ BIN := $(VENV)/bin
 # Two workers with one thread each are faster than one worker with two: most tensors in the tests are small.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: demo test slow lint types clean
+.PHONY: demo test slow bench lint types clean
 .NOTPARALLEL: # two installs into one environment would collide
 
 demo: $(VENV)/.installed-demo
@@ -27,6 +28,9 @@ test: $(VENV)/.installed-dev
 
 slow: $(VENV)/.installed-dev
 	$(PYTEST) -m slow
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/engine.py
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/python -m ruff check .

@@ -125,7 +125,7 @@ class Cells:
 
     def add(self, **cell: object) -> None:
         """Keep a finished cell, with the command and the versions that made it."""
-        row = {name: _text(value) for name, value in (cell | _provenance()).items()}
+        row = {name: _text(value) for name, value in (cell | provenance()).items()}
         self._write([row], "a" if self.rows else "w")
         self.rows.append(row)
 
@@ -152,7 +152,8 @@ def _text(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _provenance() -> dict[str, object]:
+def provenance() -> dict[str, object]:
+    """The command that runs, and the versions it runs with."""
     script = Path(sys.argv[0]).resolve()
     command = shlex.join(["python", f"{script.parent.name}/{script.name}", *sys.argv[1:]])
     return {

@@ -1,0 +1,377 @@
+"""What the loss costs beside log-loss: time, memory and growth of every engine.
+
+    make bench                           # writes results/engine.csv and results/engine.png, some minutes on 2 cores
+    python benchmarks/engine.py --quick  # a short form that keeps nothing
+
+Reference is eager `binary_cross_entropy_with_logits`, forward and backward, on dense float targets. Ours is the public
+`loss(scores, labels)` and backward: checks, state and all. Contenders take turns in one process, so that a slow minute
+of the machine is slow for all; the ratio is that of medians, the spread the quartiles of the ratios turn by turn.
+Memory is the peak of the resident set over one step in a fresh process, with an allocator that gives memory back at
+once.
+"""
+
+import argparse
+import csv
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import aimfor
+from common import RESULTS, print_table, provenance
+
+ROWS, LABELS, ANCHORS = 128, 20_000, 10
+SHARE = 0.01  # of positives
+SURROGATES = ("hinge", "log", "smooth_hinge", "ramp", "sigmoid")
+ENGINES = ["native", "fused"] if aimfor.engine().name == "native" else ["fused"]
+ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+# What the ratios must not exceed: by what is measured, engine and surrogate.
+MUST = {
+    ("time", "native", "hinge"): 0.6,
+    ("time", "native", "log"): 0.9,
+    ("time", "fused", "hinge"): 2.2,
+    ("time", "fused", "log"): 3.5,
+    ("sparse labels", "native", "hinge"): 0.5,
+    ("sparse labels", "native", "log"): 0.85,
+    ("small 128 x 10", "native", "hinge"): 3.0,
+    ("small 128 x 10", "native", "log"): 3.0,
+    ("small 4096 x 1", "native", "hinge"): 3.0,
+    ("small 4096 x 1", "native", "log"): 3.0,
+    ("whole step", "native", "hinge"): 1.03,
+    ("whole step", "native", "log"): 1.03,
+    ("memory", "native", "hinge"): 0.7,
+    ("memory", "native", "log"): 0.7,
+    ("memory", "fused", "hinge"): 1.1,
+    ("memory", "fused", "log"): 1.1,
+    ("memory, sparse labels", "native", "hinge"): 0.45,
+    ("memory, sparse labels", "native", "log"): 0.45,
+}
+
+Contender = Callable[[], None]
+
+
+class Row(NamedTuple):
+    """A ratio to log-loss."""
+
+    what: str
+    engine: str
+    surrogate: str
+    rows: int
+    labels: int
+    anchors: int
+    threads: int
+    ratio: float
+    low: float
+    high: float
+
+
+def batch(rows: int, labels: int, share: float = SHARE) -> tuple[Tensor, Tensor]:
+    """Scores that ask for a gradient, and dense float labels; every label has a positive where rows allow it."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(rows, labels, generator=generator)
+    positive = torch.rand(rows, labels, generator=generator) < share
+    return scores.requires_grad_(), positive.float()
+
+
+def log_loss(scores: Tensor, labels: Tensor) -> Contender:
+    def step() -> None:
+        scores.grad = None
+        F.binary_cross_entropy_with_logits(scores, labels).backward()
+
+    return step
+
+
+def ours(engine: str, surrogate: str, scores: Tensor, labels: Tensor, anchors: int = ANCHORS, **extra) -> Contender:
+    loss = aimfor.Loss(f"aucpr; num_anchors={anchors}", num_labels=scores.shape[1], surrogate=surrogate, warmup=1)
+
+    def step() -> None:
+        os.environ["AIMFOR_ENGINE"] = engine
+        scores.grad = None
+        loss(scores, labels, **extra).backward()
+
+    return step
+
+
+def broadcast(scores: Tensor, labels: Tensor, anchors: int = ANCHORS) -> Contender:
+    """What every public implementation does: one tensor of all rows, labels and anchors, and autograd."""
+    thresholds = torch.zeros(anchors, scores.shape[1], requires_grad=True)
+    weights = torch.linspace(0.5, 2.0, anchors)[:, None, None]
+
+    def step() -> None:
+        scores.grad = thresholds.grad = None
+        margin = scores - thresholds[:, None]
+        positive = (1 - margin).clamp(min=0) * labels
+        negative = (1 + margin).clamp(min=0) * (1 - labels)
+        (positive + weights * negative).mean().backward()
+
+    return step
+
+
+def compare(
+    reference: Contender, contenders: dict[tuple, Contender], turns: int
+) -> dict[tuple, tuple[float, float, float]]:
+    """Ratio of medians to the reference, and quartiles of the ratios turn by turn."""
+    everyone = {(): reference, **contenders}
+    for one in everyone.values():
+        for _ in range(2):
+            one()
+    times: dict[tuple, list[float]] = {name: [] for name in everyone}
+    for turn in range(turns):
+        names = list(everyone)
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            start = time.perf_counter()
+            everyone[name]()
+            times[name].append(time.perf_counter() - start)
+    found = {}
+    for name in contenders:
+        ratios = [a / b for a, b in zip(times[name], times[()], strict=True)]
+        low, _, high = statistics.quantiles(ratios, n=4)
+        found[name] = (statistics.median(times[name]) / statistics.median(times[()]), low, high)
+    return found
+
+
+def times(turns: int, rows: int, labels: int) -> list[Row]:
+    """Every engine and surrogate at the large shape, with weights, masks and sparse labels."""
+    scores, y = batch(rows, labels)
+    contenders = {("time", engine, one): ours(engine, one, scores, y) for engine in ENGINES for one in SURROGATES}
+    weights, mask = torch.rand(rows, labels) + 0.5, torch.rand(rows, labels) < 0.9
+    for one in ("hinge", "log"):
+        contenders["weights", ENGINES[0], one] = ours(ENGINES[0], one, scores, y, weights=weights)
+        contenders["mask", ENGINES[0], one] = ours(ENGINES[0], one, scores, y, mask=mask)
+    contenders["time", "plain", "hinge"] = ours("plain", "hinge", scores, y)
+    found = compare(log_loss(scores, y), contenders, turns)
+    found |= compare(log_loss(scores, y), {("time", "broadcast", "hinge"): broadcast(scores, y)}, 3)
+
+    positions = y.nonzero()
+    rows_of_labels = [positions[positions[:, 0] == row, 1] for row in range(rows)]
+    sparse = aimfor.sparse_labels(rows_of_labels, labels)
+
+    def build_and_log_loss() -> None:
+        dense = torch.zeros(rows, labels).index_put_((positions[:, 0], positions[:, 1]), torch.ones(()))
+        log_loss(scores, dense)()
+
+    contenders = {
+        ("sparse labels", engine, one): ours(engine, one, scores, sparse)
+        for engine in ENGINES
+        for one in ("hinge", "log")
+    }
+    found |= compare(build_and_log_loss, contenders, turns)
+    return [Row(*name, rows, labels, ANCHORS, torch.get_num_threads(), *ratio) for name, ratio in found.items()]
+
+
+def small(turns: int) -> list[Row]:
+    """Shapes where calling costs more than counting."""
+    rows_found = []
+    for rows, labels in ((128, 10), (4096, 1)):
+        scores, y = batch(rows, labels, share=0.1)
+        what = f"small {rows} x {labels}"
+        contenders = {(what, one, s): ours(one, s, scores, y) for one in ENGINES for s in ("hinge", "log")}
+        found = compare(log_loss(scores, y), contenders, turns)
+        rows_found += [
+            Row(*name, rows, labels, ANCHORS, torch.get_num_threads(), *ratio) for name, ratio in found.items()
+        ]
+    return rows_found
+
+
+def whole_step(turns: int, rows: int, labels: int) -> list[Row]:
+    """A linear layer, the loss, backward and SGD."""
+    torch.manual_seed(0)
+    inputs, (_, y) = torch.randn(rows, 1024), batch(rows, labels)
+
+    def step_with(loss) -> Contender:
+        model = torch.nn.Linear(1024, labels)
+        optimiser = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+        def step() -> None:
+            os.environ["AIMFOR_ENGINE"] = ENGINES[0]
+            optimiser.zero_grad()
+            loss(model(inputs), y).backward()
+            optimiser.step()
+
+        return step
+
+    contenders = {
+        ("whole step", ENGINES[0], one): step_with(aimfor.Loss("aucpr", num_labels=labels, surrogate=one))
+        for one in ("hinge", "log")
+    }
+    found = compare(step_with(F.binary_cross_entropy_with_logits), contenders, turns)
+    return [Row(*name, rows, labels, ANCHORS, torch.get_num_threads(), *ratio) for name, ratio in found.items()]
+
+
+def growth(turns: int, rows: int, labels: int, wide: tuple[int, ...]) -> list[Row]:
+    """By the number of anchors, and by the number of labels."""
+    scores, y = batch(rows, labels)
+    found_rows = []
+    several = (1, 5, 10, 20, 40)
+    contenders = {
+        ("anchors", ENGINES[0], one, number): ours(ENGINES[0], one, scores, y, number)
+        for one in ("hinge", "log")
+        for number in several
+    }
+    for (what, engine, one, number), ratio in compare(log_loss(scores, y), contenders, turns).items():
+        found_rows.append(Row(what, engine, one, rows, labels, number, torch.get_num_threads(), *ratio))
+    for width in wide:
+        scores, y = batch(rows, width)
+        contenders = {("labels", ENGINES[0], one): ours(ENGINES[0], one, scores, y) for one in ("hinge", "log")}
+        for name, ratio in compare(log_loss(scores, y), contenders, turns).items():
+            found_rows.append(Row(*name, rows, width, ANCHORS, torch.get_num_threads(), *ratio))
+    return found_rows
+
+
+def two_threads(turns: int, rows: int, labels: int) -> list[Row]:
+    """Time with two threads over time with one: 0.5 would be twice as fast."""
+    scores, y = batch(rows, labels)
+
+    def with_threads(count: int, step: Contender) -> Contender:
+        def run() -> None:
+            torch.set_num_threads(count)
+            step()
+            torch.set_num_threads(1)
+
+        return run
+
+    found = []
+    for one in ("hinge", "log"):
+        step = ours(ENGINES[0], one, scores, y)
+        ratios = compare(with_threads(1, step), {("two threads / one", ENGINES[0], one): with_threads(2, step)}, turns)
+        found += [Row(*name, rows, labels, ANCHORS, 2, *ratio) for name, ratio in ratios.items()]
+    return found
+
+
+def peak(kind: str, surrogate: str, rows: int, labels: int) -> None:
+    """Print the peak of one step above what was there before it, in bytes; run in a process of its own."""
+    torch.set_num_threads(1)
+    scores, y = batch(rows, labels)
+    if kind.endswith("sparse"):
+        positions = y.nonzero()
+        sparse = aimfor.sparse_labels([positions[positions[:, 0] == row, 1] for row in range(rows)], labels)
+        del y
+
+        def reference() -> None:
+            dense = torch.zeros(rows, labels).index_put_((positions[:, 0], positions[:, 1]), torch.ones(()))
+            log_loss(scores, dense)()
+
+        step = reference if kind.startswith("log-loss") else ours(kind.split()[0], surrogate, scores, sparse)
+    elif kind == "broadcast":
+        step = broadcast(scores, y)
+    else:
+        step = log_loss(scores, y) if kind == "log-loss" else ours(kind, surrogate, scores, y)
+    for _ in range(2):
+        step()
+    scores.grad = None
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    before = _resident("VmRSS")
+    step()
+    print(_resident("VmHWM") - before)
+
+
+def _resident(name: str) -> int:
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name + ":"))
+
+
+def memory(rows: int, labels: int) -> list[Row]:
+    """Peaks as ratios to that of log-loss."""
+
+    def measured(kind: str, surrogate: str = "hinge") -> int:
+        command = [sys.executable, __file__, "--peak", kind, surrogate, str(rows), str(labels)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, **ALLOCATOR})
+        return int(done.stdout)
+
+    found = []
+    dense, sparse = measured("log-loss"), measured("log-loss sparse")
+    print(f"log-loss: {dense / (4 * rows * labels):.2f} matrices of the scores' size at its peak", flush=True)
+    for engine in ENGINES:
+        for one in ("hinge", "log"):
+            for what, kind, reference in (
+                ("memory", engine, dense),
+                ("memory, sparse labels", f"{engine} sparse", sparse),
+            ):
+                ratio = measured(kind, one) / reference
+                found.append(Row(what, engine, one, rows, labels, ANCHORS, 1, ratio, ratio, ratio))
+    ratio = measured("broadcast") / dense
+    found.append(Row("memory", "broadcast", "hinge", rows, labels, ANCHORS, 1, ratio, ratio, ratio))
+    return found
+
+
+def draw(rows: list[Row]) -> None:
+    """Growth with anchors and labels, as a picture beside the table."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), constrained_layout=True)
+    for axis, what, key in ((axes[0], "anchors", "anchors"), (axes[1], "labels", "labels")):
+        for one in ("hinge", "log"):
+            chosen = [row for row in rows if row.what == what and row.surrogate == one]
+            axis.plot([getattr(row, key) for row in chosen], [row.ratio for row in chosen], marker="o", label=one)
+        axis.axhline(1, color="grey", linewidth=1)
+        axis.set(xlabel=f"number of {what}", ylim=(0, None))
+        axis.legend()
+    axes[0].set_ylabel("time / time of log-loss")
+    axes[1].set_xscale("log")
+    figure.savefig(RESULTS / "engine.png", dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a short form that keeps nothing")
+    parser.add_argument("--peak", nargs=4, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.peak:
+        kind, surrogate, *shape = arguments.peak
+        return peak(kind, surrogate, *map(int, shape))
+    print(f"{aimfor.engine()}; torch {torch.__version__}, one thread unless said, allocator: glibc", flush=True)
+    torch.set_num_threads(1)
+    labels, turns, wide = (
+        (2000, 3, (1000,)) if arguments.quick else (LABELS, 15, (1000, 5000, 20_000, 100_000, 200_000))
+    )
+    rows = memory(ROWS, labels)
+    for part in (
+        lambda: times(turns, ROWS, labels),
+        lambda: small(50 * turns),
+        lambda: whole_step(max(3, turns // 2), ROWS, labels),
+        lambda: growth(max(3, turns // 2), ROWS, labels, wide),
+        lambda: two_threads(turns, ROWS, labels),
+    ):
+        rows += part()
+        print(f"{len(rows)} rows", flush=True)
+    table = []
+    for row in rows:
+        must = MUST.get(row[:3])
+        verdict = "" if must is None else f"{must:g} {'met' if row.ratio <= must else 'MISSED'}"
+        shape = f"{row.rows} x {row.labels}, K = {row.anchors}"
+        table.append(
+            [
+                f"{row.what}, {row.engine}, {row.surrogate}",
+                shape,
+                f"{row.ratio:.2f}",
+                f"{row.low:.2f}-{row.high:.2f}",
+                verdict,
+            ]
+        )
+    print_table("ratios to log-loss", ["", "shape", "ratio", "quartiles", "must"], table)
+    if not arguments.quick:
+        with (RESULTS / "engine.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, [*Row._fields, *provenance()], lineterminator="\n")
+            writer.writeheader()
+            for row in rows:
+                numbers = {
+                    name: f"{value:.4g}" if isinstance(value, float) else value for name, value in row._asdict().items()
+                }
+                writer.writerow(numbers | provenance())
+        draw(rows)
+    return None
+
+
+if __name__ == "__main__":
+    main()
