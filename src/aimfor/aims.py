@@ -98,10 +98,15 @@ class Anchors(NamedTuple):
         return self.room + self.room_recall * rates.recall
 
 
+# For the tables of aims that do not look at rates.
+NO_RATES = Rates(*(torch.zeros(()) for _ in Rates._fields))
+
+
 class Aim(ABC):
     """What to train for. Records of this kind are made by their class or from their text by `aim`."""
 
     greater_is_better: ClassVar[bool] = True
+    follows_rates: ClassVar[bool] = False  # whether the table depends on the running rates
 
     @property
     @abstractmethod
@@ -149,8 +154,8 @@ def as_row(value: Target, like: Tensor) -> Tensor:
 def recall_at_precision_table(slack: Tensor, width: Tensor, priors: Tensor) -> Anchors:
     """min u subject to kappa a / (1 - a) v <= recall: the paper's eq. (minp@r), divided by 1 - a."""
     one, zero = as_row(1.0, priors), as_row(0.0, priors)
-    kappa = (1 - priors) / priors
-    return Anchors(slack, width, one, zero, zero, (slack.reciprocal() - 1) * kappa, zero, one)
+    kappa = (one - priors) / priors  # a tensor from a number would take longer than the rest of a small table
+    return Anchors(slack, width, one, zero, zero, kappa / slack - kappa, zero, one)
 
 
 def v_at_recall_table(slack: Tensor, width: Tensor, priors: Tensor) -> Anchors:
@@ -376,7 +381,8 @@ class AUCPR(AreaAim):
             return v_at_recall_table(slack, width, priors)
         strict = None if self.max_precision is None else 1 - as_row(self.max_precision, priors)
         least = priors if self.min_precision is None else torch.maximum(as_row(self.min_precision, priors), priors)
-        slack, width = cells(strict, 1 - least, self.num_anchors, self.spacing, downwards=True)
+        lax = as_row(1.0, priors) - least
+        slack, width = cells(strict, lax, self.num_anchors, self.spacing, downwards=True)
         return recall_at_precision_table(slack, width, priors)
 
     def metric(self, y_true, y_score, *, sample_weight=None):
@@ -445,6 +451,7 @@ class FBeta(Aim):
 
     beta: Target = 1.0
 
+    follows_rates: ClassVar[bool] = True
     # With an unbounded surrogate u starts above 1; psi must stay positive for the weights to make sense.
     floor: ClassVar[float] = 0.01
 

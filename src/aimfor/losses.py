@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from aimfor import bounds, checks, fused, native
 from aimfor.aim_parser import aim as parse_aim
-from aimfor.aims import Aim, Anchors, Rates
+from aimfor.aims import NO_RATES, Aim, Anchors, Rates
 from aimfor.batches import Batch, known_priors, training_batch
 from aimfor.bounds import Counts, Sums, attach_gradient
 from aimfor.distributed import sum_over_ranks, world_size
@@ -185,15 +185,13 @@ class Loss(nn.Module):
         try:
             batch = training_batch(scores, labels, weights, mask, self.num_labels, self.multiclass)
             self._check_device(batch.scores)
-            with torch.no_grad():
-                engine = engine_for(batch.scores)
-                run = _Native(self, batch, learning) if engine == "native" else _Torch(self, batch, engine)
+            engine = engine_for(batch.scores)
+            run = _Native(self, batch, learning) if engine == "native" else _Torch(self, batch, engine)
         except (TypeError, ValueError):
             if learning:  # the other ranks wait for this one's census
                 sum_over_ranks(self._sent_census(None))
             raise
-        with torch.no_grad():
-            value, gradient = self._pass(run, learning)
+        value, gradient = self._pass(run, learning)
         # Log-odds have a graph of their own; otherwise the gradient is that of the scores as they came.
         source = batch.scores if self.multiclass else scores
         return value, source, gradient.view(source.shape).to(source.dtype)
@@ -235,16 +233,17 @@ class Loss(nn.Module):
 
     def _pass(self, run: "_Native | _Torch", learning: bool) -> tuple[Tensor, Tensor]:
         """Value and gradient on this batch, and the step of the state."""
+        state, census = self.state, run.census
         reduce = sum_over_ranks if learning else lambda tensor: tensor
-        census = self._received_census(reduce(self._sent_census(run.census)))
-        state = self.state
+        if learning and world_size() > 1:
+            census = self._received_census(reduce(self._sent_census(census)))
         counted = None
         if learning:
             state.batches += 1
             counted = run.observe_(census)
         priors = state.priors if counted is None or state.given_priors is not None else counted
-        anchors = self.aim.anchors(priors, state.surrogate_rates)
-        if isinstance(run, _Native) and (world_size() == 1 or not learning):
+        anchors = self.aim.anchors(priors, state.surrogate_rates if self.aim.follows_rates else NO_RATES)
+        if isinstance(run, _Native) and (not learning or world_size() == 1):
             value, gradient = run.step(census, anchors)
         else:
             value, gradient = self._step(run, census, anchors, reduce, learning)
@@ -252,6 +251,7 @@ class Loss(nn.Module):
             self._warn_of_infeasible()
         return value, gradient
 
+    @torch.no_grad()
     def _step(self, run: "_Native | _Torch", census: Tensor, anchors: Anchors, reduce, learning: bool):
         """The step in torch: costs from the state, the pass, and the state from its sums."""
         state = self.state
@@ -310,15 +310,11 @@ class Loss(nn.Module):
 
     def _sent_census(self, census: Tensor | None) -> Tensor:
         """What is summed over ranks before the pass: `[3 L + 1]`, the last a count of ranks whose input was refused."""
-        if world_size() == 1:
-            return torch.empty(0) if census is None else census
         if census is None:
             return torch.cat([self.state.priors.new_zeros(3 * self.num_labels), self.state.priors.new_ones(1)])
         return torch.cat([census.flatten(), census.new_zeros(1)])
 
     def _received_census(self, received: Tensor) -> Tensor:
-        if received.ndim == 2:
-            return received
         if received[-1] > 0:
             raise ValueError(
                 "scores, labels, weights and mask must be valid on every rank, another rank refused its own"
@@ -391,6 +387,7 @@ _compiled_attach.register_autograd(
 class _Torch:
     """One batch and the engine of torch that counts it."""
 
+    @torch.no_grad()
     def __init__(self, loss: Loss, batch: Batch, engine: str):
         self.loss, self.batch = loss, batch
         self.engine = bounds if engine == "plain" else fused

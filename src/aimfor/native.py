@@ -197,15 +197,14 @@ class Prepared:
 
     def step(self, census: Tensor, anchors: Anchors, rules: Rules) -> tuple[Tensor, Tensor]:
         """Value and gradient of the Lagrangian; moves the state where the rules say that it is learning."""
-        value = c_double()
-        gradient = self._run(census, anchors, rules, value, None, None)
-        return torch.tensor(value.value, dtype=torch.float32), gradient
+        value = torch.empty((), dtype=torch.float32)
+        return value, self._run(census, anchors, rules, value, None, None)
 
     def count(self, census: Tensor, anchors: Anchors, rules: Rules) -> Counts:
         """The pass alone, for ranks that add up their sums before the step of the state."""
         sums = torch.empty(len(Sums._fields), *self.state.thresholds.shape, dtype=torch.float32)
         squares = torch.empty(self.scores.shape[1], dtype=torch.float32)
-        gradient = self._run(census, anchors, rules, c_double(), sums, squares)
+        gradient = self._run(census, anchors, rules, torch.empty((), dtype=torch.float32), sums, squares)
         return Counts(Sums(*sums), squares, gradient)
 
     def _run(
@@ -213,7 +212,7 @@ class Prepared:
         census: Tensor,
         anchors: Anchors,
         rules: Rules,
-        value: c_double,
+        value: Tensor,
         sums: Tensor | None,
         squares: Tensor | None,
     ) -> Tensor:
@@ -230,7 +229,7 @@ class Prepared:
                 byref(self.state_record),
                 byref(rules),
                 gradient.data_ptr(),
-                byref(value),
+                value.data_ptr(),
                 None if sums is None else sums.data_ptr(),
                 None if squares is None else squares.data_ptr(),
             )
@@ -274,10 +273,7 @@ def _library() -> ctypes.CDLL:
         POINTER(_Table),
         POINTER(_State),
         POINTER(Rules),
-        pointer,
-        POINTER(c_double),
-        pointer,
-        pointer,
+        *[pointer] * 4,
     )
     return library
 

@@ -134,6 +134,16 @@ class Reader {
         return batch.score_type == FLOAT32 ? scores<float>(row, place, room) : scores<uint16_t>(row, place, room);
     }
 
+    float score(int64_t row, int64_t label) const {
+        return batch.score_type == FLOAT32 ? *at<float>(batch.scores, row, label)
+                                           : widen(*at<uint16_t>(batch.scores, row, label));
+    }
+
+    float weight(int64_t row, int64_t label) const {
+        if (batch.mask.data && !*at<uint8_t>(batch.mask, row, label)) return 0.0f;
+        return batch.weights.data ? *at<float>(batch.weights, row, label) : 1.0f;
+    }
+
     // Weights, 0 where the entry is masked.
     void weights(int64_t row, const Place& place, float* to) const {
         const uint8_t* mask = at<uint8_t>(batch.mask, row, place.first_label);
@@ -257,7 +267,8 @@ class Census {
     void take(int64_t first_row, int rows) {
         std::fill(part.begin(), part.end(), 0.0f);
         for (int64_t row = first_row; row < first_row + rows; ++row) {
-            for (int64_t label = 0; label < labels; label += TILE) {
+            if (labels < LANES) take_few(row);
+            for (int64_t label = 0; labels >= LANES && label < labels; label += TILE) {
                 const int count = static_cast<int>(std::min<int64_t>(TILE, labels - label));
                 const Place place = {row, 1, first_label + label, count};
                 float* to = part.data() + label;
@@ -265,7 +276,7 @@ class Census {
             }
         }
         for (int64_t label = 0; label < labels; ++label) {
-            sums[label] += reader.weighted ? part[label] : static_cast<float>(rows);
+            sums[label] += reader.weighted || labels < LANES ? part[label] : static_cast<float>(rows);
             sums[labels + label] += part[labels + TILE + label];
             sums[2 * labels + label] += part[2 * (labels + TILE) + label];
         }
@@ -276,6 +287,26 @@ class Census {
     const Reader reader;
     const int64_t first_label, labels;
     std::vector<float> part;  // [3, labels + TILE]
+
+    // One row of a batch with few labels, entry by entry.
+    void take_few(int64_t row) {
+        const int count = static_cast<int>(labels);
+        uint32_t& mark = batch.positive[row];
+        uint32_t odd = 0, positive = batch.label_type == SPARSE ? mark : reader.labels(row, 0, count, odd), seen = 0;
+        for (int label = 0; label < count; ++label) {
+            const float weight = reader.weighted ? reader.weight(row, label) : 1.0f, largest = batch.largest_weight;
+            if (weight == 0) continue;
+            if (!(weight >= 1 / largest && weight <= largest)) found({BAD_WEIGHT, weight});
+            const float score = reader.score(row, label);
+            if (!(std::fabs(score) <= batch.largest_score)) found({BAD_SCORE, score});
+            seen |= 1u << label;
+            part[label] += weight;
+            part[labels + TILE + label] += positive >> label & 1 ? weight : 0.0f;
+            part[2 * (labels + TILE) + label] += weight * score;
+        }
+        if (odd & seen) found({BAD_LABEL, reader.label_value(row, __builtin_ctz(odd & seen))});
+        mark = positive & seen;
+    }
 
     // One row of a tile.
     template <bool WEIGHTED>

@@ -205,7 +205,7 @@ void aimfor_observe(
 // squares [L] alone. Returns 0, or -1 where memory ran out.
 int32_t aimfor_step(
     const Batch* batch, const float* census, int64_t anchor_count, const Table* table, const State* state,
-    const Rules* rules, void* gradient, double* value, float* sums_out, float* squares_out
+    const Rules* rules, void* gradient, float* value, float* sums_out, float* squares_out
 ) try {
     const Reader reader(*batch);
     const int anchors = static_cast<int>(anchor_count);
@@ -271,8 +271,9 @@ int32_t aimfor_step(
             finish(tile, labels, scratch.columns);
         }
     }
-    *value = 0;
-    for (double one : values) *value += one;
+    double together = 0;
+    for (double one : values) together += one;
+    *value = static_cast<float>(together);
     return 0;
 } catch (...) {
     return -1;
