@@ -83,24 +83,35 @@ void store_gradient(const Tile& tile, const Place& place, uint16_t* gradient, in
 class TileOfLabels {
   public:
     TileOfLabels(const Problem& problem, const Tasks& tasks, int64_t tile, Scratch& scratch)
-        : columns(scratch.columns), labels(tasks.labels_of(tile)) {
-        for (int label = 0; label < labels; label += LANES) {
-            groups[label / LANES].emplace(problem, tile * TILE + label);
-            groups[label / LANES]->weigh(columns, label);
+        : anchors(problem.anchors), columns(scratch.columns), labels(tasks.labels_of(tile)) {
+        for_each_group([&](auto& group, int label) { group.emplace(problem, tile * TILE + label); });
+        // Anchor by anchor, because the state of an anchor lies side by side.
+        for (int anchor = 0; anchor < anchors; ++anchor) {
+            for_each_group([&](auto& group, int label) { group->weigh(anchor, columns, label); });
         }
+        for_each_group([&](auto& group, int label) { group->share_costs(columns, label); });
         std::fill(columns.sums.begin(), columns.sums.end(), 0.0);
     }
 
     double learn() {
         double value = 0;
-        for (int label = 0; label < labels; label += LANES) value += groups[label / LANES]->learn(columns, label);
+        for_each_group([&](auto& group, int label) { group->start_learning(columns, label); });
+        for (int anchor = 0; anchor < anchors; ++anchor) {
+            for_each_group([&](auto& group, int label) { value += group->learn(anchor, columns, label); });
+        }
         return value;
     }
 
   private:
+    const int anchors;
     Columns& columns;
     const int labels;
     std::optional<Group> groups[TILE / LANES];
+
+    template <class Callback>
+    void for_each_group(const Callback& callback) {
+        for (int label = 0; label < labels; label += LANES) callback(groups[label / LANES], label);
+    }
 };
 
 }  // namespace

@@ -84,25 +84,27 @@ class Group {
         positives_came = load(problem.census + L + first, used) * u_unit;
     }
 
-    // Weights of u and v in the Lagrangian of each label, divided by their total; `share` keeps that factor.
-    void weigh(Columns& columns, int label) {
+    // Weights of u and v in the Lagrangian of each label at one anchor.
+    void weigh(int anchor, Columns& columns, int label) {
         const Table& table = problem.table;
-        Floats total = {};
-        for (int anchor = 0; anchor < problem.anchors; ++anchor) {
-            const Floats width = entry(table.width, anchor), multiplier = this->multiplier(anchor);
-            const Floats load_u = entry(table.load_u, anchor) + entry(table.room_recall, anchor);
-            const Floats u = width * (entry(table.objective_u, anchor) + multiplier * load_u);
-            const Floats v = width * (entry(table.objective_v, anchor) + multiplier * entry(table.load_v, anchor));
-            store(columns.u_cost.data() + anchor * TILE + label, u);
-            store(columns.v_cost.data() + anchor * TILE + label, v);
-            total += u + v;
-        }
-        share = share_of(total);
+        const Floats width = entry(table.width, anchor), multiplier = this->multiplier(anchor);
+        const Floats load_u = entry(table.load_u, anchor) + entry(table.room_recall, anchor);
+        const Floats u = width * (entry(table.objective_u, anchor) + multiplier * load_u);
+        const Floats v = width * (entry(table.objective_v, anchor) + multiplier * entry(table.load_v, anchor));
+        store(columns.u_cost.data() + anchor * TILE + label, u);
+        store(columns.v_cost.data() + anchor * TILE + label, v);
+        store(columns.thresholds.data() + anchor * TILE + label, at(problem.state.thresholds, anchor));
+        total_cost += u + v;
+    }
+
+    // Once all anchors are weighed: divides by their total, and by what turns sums into rates.
+    void share_costs(Columns& columns, int label) {
+        const Floats divisor = chosen(total_cost > 0.0f, total_cost, all(1.0f)) * static_cast<float>(problem.batch.labels);
+        share = where(active, 1.0f / divisor);
         for (int anchor = 0; anchor < problem.anchors; ++anchor) {
             float *u = columns.u_cost.data() + anchor * TILE + label, *v = columns.v_cost.data() + anchor * TILE + label;
             store(u, load(u) * share * u_unit);
             store(v, load(v) * share * v_unit);
-            store(columns.thresholds.data() + anchor * TILE + label, at(problem.state.thresholds, anchor));
         }
         const State& state = problem.state;
         const Rules& rules = problem.rules;
@@ -118,14 +120,11 @@ class Group {
         store(columns.score_mean + label, load(state.score_mean + first, used));
     }
 
-    // The value of the labels; where the loss is learning, one step of their state, State.learn_ line by line.
-    double learn(const Columns& columns, int label) {
+    // What the step of a label has for all anchors.
+    void start_learning(const Columns& columns, int label) {
         const State& state = problem.state;
         const Rules& rules = problem.rules;
-        const Table& table = problem.table;
-        const int64_t KL = problem.anchors * problem.batch.labels;
-        Ints exact_drives;
-        Floats steps;
+        Floats steps = {};
         for (int lane = 0; lane < LANES; ++lane) {
             const int64_t done = state.steps[first + std::min(lane, used - 1)];
             exact_drives[lane] = rules.exact || (rules.tight && done < rules.warmup) ? -1 : 0;
@@ -133,81 +132,85 @@ class Group {
             if (rules.learning && lane < used) state.steps[first + lane] += active[lane] ? 1 : 0;
         }
         const Floats first_mean = 1.0f / larger(steps, all(1.0f));
-        const Floats forget = where(active, larger(first_mean, all(rules.forget)));
-        const Floats forget_slope = where(active, larger(first_mean, all(rules.forget_slope)));
+        forget = where(active, larger(first_mean, all(rules.forget)));
+        forget_slope = where(active, larger(first_mean, all(rules.forget_slope)));
         const Floats variance = load_sum(columns.squares + label) / weight;
-        const Floats positives = moved(load(state.positives + first, used), positives_came, forget);
+        positives = moved(load(state.positives + first, used), positives_came, forget);
         const Floats spread = moved(load(state.score_variance + first, used), variance, forget);
         if (rules.learning) {
             store(state.positives + first, positives, used);
             store(state.score_variance + first, spread, used);
         }
-        const Floats deviation = root(spread);
+        deviation = root(spread);
+    }
 
-        double value = 0;
-        for (int anchor = 0; anchor < problem.anchors; ++anchor) {
-            auto sum = [&](int which) {
-                return load_sum(columns.sums.data() + (which * problem.anchors + anchor) * TILE + label);
-            };
-            const Rates surrogate = {sum(0) * u_unit, sum(1) * v_unit, positives_came};
-            const Rates exact = {sum(4) * u_unit, sum(5) * v_unit, positives_came};
-            const Floats load_u = entry(table.load_u, anchor), load_v = entry(table.load_v, anchor);
-            const Floats room = entry(table.room, anchor), room_recall = entry(table.room_recall, anchor);
-            auto load_at = [&](const Rates& rates) { return load_u * rates.u + load_v * rates.v; };
-            auto room_at = [&](const Rates& rates) { return room + room_recall * (rates.p - rates.u); };
-            auto violation_at = [&](const Rates& rates) { return load_at(rates) - room_at(rates); };
+    // The value of the labels at one anchor; where the loss is learning, one step of their state, as in State.learn_.
+    double learn(int anchor, const Columns& columns, int label) {
+        const State& state = problem.state;
+        const Rules& rules = problem.rules;
+        const Table& table = problem.table;
+        const int64_t KL = problem.anchors * problem.batch.labels;
+        auto sum = [&](int which) {
+            return load_sum(columns.sums.data() + (which * problem.anchors + anchor) * TILE + label);
+        };
+        const Rates surrogate = {sum(0) * u_unit, sum(1) * v_unit, positives_came};
+        const Rates exact = {sum(4) * u_unit, sum(5) * v_unit, positives_came};
+        const Floats load_u = entry(table.load_u, anchor), load_v = entry(table.load_v, anchor);
+        const Floats room = entry(table.room, anchor), room_recall = entry(table.room_recall, anchor);
+        auto load_at = [&](const Rates& rates) { return load_u * rates.u + load_v * rates.v; };
+        auto room_at = [&](const Rates& rates) { return room + room_recall * (rates.p - rates.u); };
+        auto violation_at = [&](const Rates& rates) { return load_at(rates) - room_at(rates); };
 
-            const Floats multiplier = this->multiplier(anchor);
-            const Floats objective
-                = entry(table.objective_u, anchor) * surrogate.u + entry(table.objective_v, anchor) * surrogate.v;
-            const Floats lagrangian = objective + multiplier * violation_at(surrogate);
-            value += total(where(active, share * entry(table.width, anchor) * lagrangian));
-            if (!rules.learning) continue;
+        const Floats multiplier = this->multiplier(anchor);
+        const Floats objective
+            = entry(table.objective_u, anchor) * surrogate.u + entry(table.objective_v, anchor) * surrogate.v;
+        const Floats lagrangian = objective + multiplier * violation_at(surrogate);
+        const double value = total(where(active, share * entry(table.width, anchor) * lagrangian));
+        if (!rules.learning) return value;
 
-            auto running = [&](int which, Floats now) {
-                float* here = state.rates + which * KL + anchor * problem.batch.labels + first;
-                const Floats rate = moved(load(here, used), now, forget);
-                store(here, rate, used);
-                return rate;
-            };
-            const Floats surrogate_u = running(0, surrogate.u), surrogate_v = running(1, surrogate.v);
-            const Floats exact_u = running(2, exact.u), exact_v = running(3, exact.v);
+        auto running = [&](int which, Floats now) {
+            float* here = state.rates + which * KL + anchor * problem.batch.labels + first;
+            const Floats rate = moved(load(here, used), now, forget);
+            store(here, rate, used);
+            return rate;
+        };
+        const Floats surrogate_u = running(0, surrogate.u), surrogate_v = running(1, surrogate.v);
+        const Floats exact_u = running(2, exact.u), exact_v = running(3, exact.v);
 
-            if (table.multiplier.data) {
-                put(state.multipliers, anchor, chosen(active, multiplier, at(state.multipliers, anchor)));
-            } else {
-                const Rates driving
-                    = {chosen(exact_drives, exact.u, surrogate.u), chosen(exact_drives, exact.v, surrogate.v),
-                       positives_came};
-                const Rates usual
-                    = {chosen(exact_drives, exact_u, surrogate_u), chosen(exact_drives, exact_v, surrogate_v),
-                       positives};
-                const Floats violation = violation_at(usual);
-                const Floats size = larger(load_at(usual), absolute(room_at(usual)));
-                const Floats relative = chosen(
-                    size > rules.smallest_size, violation_at(driving) / larger(size, all(rules.smallest_size)),
-                    all(-1.0f));
-                const Floats square = moved(at(state.violation_square, anchor), relative * relative, forget);
-                put(state.violation_square, anchor, square);
-                const Floats step = relative / larger(root(square), all(1.0f));
-                const Floats stepped = smaller(
-                    larger(multiplier + rules.dual_rate * step, Floats{}), all(rules.max_multiplier));
-                put(state.multipliers, anchor, chosen(active, stepped, multiplier));
+        if (table.multiplier.data) {
+            put(state.multipliers, anchor, chosen(active, multiplier, at(state.multipliers, anchor)));
+        } else {
+            const Rates driving
+                = {chosen(exact_drives, exact.u, surrogate.u), chosen(exact_drives, exact.v, surrogate.v),
+                   positives_came};
+            const Rates usual
+                = {chosen(exact_drives, exact_u, surrogate_u), chosen(exact_drives, exact_v, surrogate_v),
+                   positives};
+            const Floats violation = violation_at(usual);
+            const Floats size = larger(load_at(usual), absolute(room_at(usual)));
+            const Floats relative = chosen(
+                size > rules.smallest_size, violation_at(driving) / larger(size, all(rules.smallest_size)),
+                all(-1.0f));
+            const Floats square = moved(at(state.violation_square, anchor), relative * relative, forget);
+            put(state.violation_square, anchor, square);
+            const Floats step = relative / larger(root(square), all(1.0f));
+            const Floats stepped = smaller(
+                larger(multiplier + rules.dual_rate * step, Floats{}), all(rules.max_multiplier));
+            put(state.multipliers, anchor, chosen(active, stepped, multiplier));
 
-                if (rules.looking) look(anchor, violation, positives - exact_u, exact_v, multiplier);
-            }
-
-            const Floats by_negatives = load(columns.v_cost.data() + anchor * TILE + label) * sum(3);
-            const Floats by_positives = load(columns.u_cost.data() + anchor * TILE + label) * sum(2);
-            const Floats rest = by_negatives - by_positives;
-            const Floats noise = rules.rounding * (absolute(by_negatives) + absolute(by_positives));
-            const Floats slope = where(absolute(rest) > noise, rest);
-            const Floats square = moved(at(state.slope_square, anchor), slope * slope, forget_slope);
-            put(state.slope_square, anchor, square);
-            const Floats typical = larger(root(square), all(1.17549435e-38f));
-            const Floats step = rules.threshold_rate * deviation * (slope / typical);
-            put(state.thresholds, anchor, at(state.thresholds, anchor) - where(active, step));
+            if (rules.looking) look(anchor, violation, positives - exact_u, exact_v, multiplier);
         }
+
+        const Floats by_negatives = load(columns.v_cost.data() + anchor * TILE + label) * sum(3);
+        const Floats by_positives = load(columns.u_cost.data() + anchor * TILE + label) * sum(2);
+        const Floats rest = by_negatives - by_positives;
+        const Floats noise = rules.rounding * (absolute(by_negatives) + absolute(by_positives));
+        const Floats slope = where(absolute(rest) > noise, rest);
+        const Floats square = moved(at(state.slope_square, anchor), slope * slope, forget_slope);
+        put(state.slope_square, anchor, square);
+        const Floats typical = larger(root(square), all(1.17549435e-38f));
+        const Floats step = rules.threshold_rate * deviation * (slope / typical);
+        put(state.thresholds, anchor, at(state.thresholds, anchor) - where(active, step));
         return value;
     }
 
@@ -230,7 +233,10 @@ class Group {
     const int64_t first;
     int used;
     Ints active;
-    Floats weight, u_unit, v_unit, positives_came, share;
+    Floats weight, u_unit, v_unit, positives_came;
+    Floats total_cost = {}, share;                             // from the weighing
+    Ints exact_drives;                                         // from the start of learning
+    Floats forget, forget_slope, positives, deviation;
 
     Floats entry(const Entry& entry, int anchor) const {
         const float* from = entry.data + anchor * entry.anchor_stride;
@@ -243,10 +249,6 @@ class Group {
     Floats multiplier(int anchor) const {
         return problem.table.multiplier.data ? entry(problem.table.multiplier, anchor)
                                              : at(problem.state.multipliers, anchor);
-    }
-    Floats share_of(Floats total) const {
-        const Floats divisor = chosen(total > 0.0f, total, all(1.0f)) * static_cast<float>(problem.batch.labels);
-        return where(active, 1.0f / divisor);
     }
 };
 
