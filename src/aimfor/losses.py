@@ -295,12 +295,12 @@ class Loss(nn.Module):
     def _warming(self) -> Tensor:
         return self.state.steps < self.warmup
 
-    def _exact_drives(self) -> Tensor:
-        """`[L]`, where the exact rates drive the multipliers: on the convex rung of a ladder too, because the hinge may
-        have no feasible point where the tight surrogate, for which it only prepares, has one."""
-        if self.constraint == "exact":
-            return torch.ones_like(self.state.steps, dtype=torch.bool)
-        return torch.zeros_like(self.state.steps, dtype=torch.bool) if self.surrogate.convex else self._warming
+    def _exact_drives(self) -> bool | Tensor:
+        """Where the exact rates drive the multipliers: on the convex rung of a ladder too, because the hinge may have
+        no feasible point where the tight surrogate, for which it only prepares, has one."""
+        if self.constraint == "exact" or self.surrogate.convex:
+            return self.constraint == "exact"
+        return self._warming
 
     def _check_device(self, scores: Tensor) -> None:
         if scores.device != self.state.thresholds.device:

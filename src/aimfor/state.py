@@ -45,7 +45,7 @@ class Step(NamedTuple):
         anchors: the table of the aim.
         surrogate: surrogate rates of the batch.
         exact: 0-1 rates of the batch.
-        exact_drives: `[L]`, where the exact rates drive the multipliers instead of the surrogate ones.
+        exact_drives: whether, or `[L]` where, the exact rates drive the multipliers instead of the surrogate ones.
         slope: `[K, L]`, derivative of the Lagrangian in the thresholds.
         variance: `[L]`, variance of the scores of the batch.
     """
@@ -54,7 +54,7 @@ class Step(NamedTuple):
     anchors: Anchors
     surrogate: Rates
     exact: Rates
-    exact_drives: Tensor
+    exact_drives: bool | Tensor
     slope: Tensor
     variance: Tensor
 
@@ -65,8 +65,10 @@ def difference(one: Tensor, other: Tensor) -> Tensor:
     return rest * (rest.abs() > ROUNDING * (one.abs() + other.abs()))
 
 
-def driving(surrogate: Rates, exact: Rates, exact_drives: Tensor) -> Rates:
+def driving(surrogate: Rates, exact: Rates, exact_drives: bool | Tensor) -> Rates:
     """Exact rates where they drive the multipliers, else the surrogate ones."""
+    if isinstance(exact_drives, bool):
+        return exact if exact_drives else surrogate
     u, v = (torch.where(exact_drives, *pair) for pair in zip(exact[:2], surrogate[:2], strict=True))
     return Rates(u, v, surrogate.p)
 
@@ -139,7 +141,7 @@ class State(nn.Module):
         """Running 0-1 rates."""
         return Rates(self.rates[2], self.rates[3], self.positives)
 
-    def driving_rates(self, exact_drives: Tensor) -> Rates:
+    def driving_rates(self, exact_drives: bool | Tensor) -> Rates:
         """Running rates of those that drive the multipliers."""
         return driving(self.surrogate_rates, self.exact_rates, exact_drives)
 
@@ -191,7 +193,7 @@ class State(nn.Module):
                 self._look_(step)
         else:
             stepped = anchors.multiplier
-        self.multipliers.copy_(torch.where(active, stepped, self.multipliers))
+        self.multipliers.lerp_(stepped, active.float())
 
         self.slope_square.lerp_(slope.square(), forget_slope)
         tiny = torch.finfo(slope.dtype).tiny
@@ -225,7 +227,8 @@ class State(nn.Module):
         # are next to none at all a precision says nothing, and the multiplier gives way until there are some.
         size = step.anchors.size(self.driving_rates(step.exact_drives))
         violation = step.anchors.violation(driving(step.surrogate, step.exact, step.exact_drives)).float()
-        relative = torch.where(size > SMALLEST_SIZE, violation / size.clamp(min=SMALLEST_SIZE), -1.0)
+        sizeable = (size > SMALLEST_SIZE).to(violation.dtype)  # as a factor: `where` takes twenty times as long
+        relative = violation / size.clamp(min=SMALLEST_SIZE) * sizeable + (sizeable - 1)
         # Against its typical magnitude where that is above 1, so that a batch which happens to hold many times its
         # share of errors does not throw the multiplier. The divisor forgets slowly, so a mean of zero stays zero; below
         # 1 it is left out, so that steps vanish as the constraint is met.
