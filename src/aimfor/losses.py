@@ -184,7 +184,9 @@ class Loss(nn.Module):
         """The value, what it is to be differentiated by, and the gradient in that; moves the state when learning."""
         try:
             batch = training_batch(scores, labels, weights, mask, self.num_labels, self.multiclass)
-            self._check_device(batch.scores)
+            device = self.state.thresholds.device
+            if scores.device != device:
+                raise ValueError(f"scores must be on the device of the loss, {device}, got {scores.device}")
             engine = engine_for(batch.scores)
             run = _Native(self, batch, learning) if engine == "native" else _Torch(self, batch, engine)
         except (TypeError, ValueError):
@@ -194,7 +196,9 @@ class Loss(nn.Module):
         value, gradient = self._pass(run, learning)
         # Log-odds have a graph of their own; otherwise the gradient is that of the scores as they came.
         source = batch.scores if self.multiclass else scores
-        return value, source, gradient.view(source.shape).to(source.dtype)
+        if gradient.shape != source.shape or gradient.dtype != source.dtype:
+            gradient = gradient.view(source.shape).to(source.dtype)
+        return value, source, gradient
 
     def diagnostics(self) -> Diagnostics:
         """Running numbers of the recent training batches; see `Diagnostics`."""
@@ -301,12 +305,6 @@ class Loss(nn.Module):
         if self.constraint == "exact" or self.surrogate.convex:
             return self.constraint == "exact"
         return self._warming
-
-    def _check_device(self, scores: Tensor) -> None:
-        if scores.device != self.state.thresholds.device:
-            raise ValueError(
-                f"scores must be on the device of the loss, {self.state.thresholds.device}, got {scores.device}"
-            )
 
     def _sent_census(self, census: Tensor | None) -> Tensor:
         """What is summed over ranks before the pass: `[3 L + 1]`, the last a count of ranks whose input was refused."""

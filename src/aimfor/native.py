@@ -60,17 +60,10 @@ class _Fault(Structure):
     _fields_ = (("kind", c_int32), ("value", c_double))
 
 
-class _Entry(Structure):
-    _fields_ = (("data", c_void_p), ("anchor_stride", c_int64), ("label_stride", c_int64))
-
-
-_NOTHING = _Entry()
+# Pointer, stride along anchors and stride along labels of each entry of the table, and the pointers to the buffers of a
+# state: arrays of numbers, because records of records take Python as long to make as a small batch takes to count.
 TABLE = ("width", "objective_u", "objective_v", "load_u", "load_v", "room", "room_recall", "multiplier")
-
-
-class _Table(Structure):
-    _fields_ = tuple((name, _Entry) for name in TABLE)
-
+_Table = c_int64 * (3 * len(TABLE))
 
 BUFFERS = (
     "class_weight",
@@ -86,10 +79,7 @@ BUFFERS = (
     "lowest_violation",
     "fruitless_steps",
 )
-
-
-class _State(Structure):
-    _fields_ = tuple((name, c_void_p) for name in BUFFERS)
+_State = c_int64 * len(BUFFERS)
 
 
 class Rules(Structure):
@@ -141,7 +131,7 @@ class Prepared:
     """A batch and the state that learns from it, as the library reads them; keeps alive what pointers point at."""
 
     def __init__(self, batch: Batch, state: State):
-        self.state, self.state_record = state, _state(state)
+        self.thresholds, self.state_record = state.thresholds, _state(state)
         scores = batch.scores.detach()
         self.scores = scores if scores.dtype in SCORE_TYPES else scores.float()
         self.record = record = _Batch(
@@ -188,10 +178,10 @@ class Prepared:
 
     def observe_(self, census: Tensor, rules: Rules) -> Tensor:
         """`State.observe_`; returns the counted priors."""
-        anchors, labels = self.state.thresholds.shape
+        anchors, labels = self.thresholds.shape
         priors = torch.empty(labels, dtype=torch.float32)
         _library().aimfor_observe(
-            byref(self.state_record), census.data_ptr(), anchors, labels, byref(rules), priors.data_ptr()
+            self.state_record, census.data_ptr(), anchors, labels, byref(rules), priors.data_ptr()
         )
         return priors
 
@@ -202,7 +192,7 @@ class Prepared:
 
     def count(self, census: Tensor, anchors: Anchors, rules: Rules) -> Counts:
         """The pass alone, for ranks that add up their sums before the step of the state."""
-        sums = torch.empty(len(Sums._fields), *self.state.thresholds.shape, dtype=torch.float32)
+        sums = torch.empty(len(Sums._fields), *self.thresholds.shape, dtype=torch.float32)
         squares = torch.empty(self.scores.shape[1], dtype=torch.float32)
         gradient = self._run(census, anchors, rules, torch.empty((), dtype=torch.float32), sums, squares)
         return Counts(Sums(*sums), squares, gradient)
@@ -217,16 +207,13 @@ class Prepared:
         squares: Tensor | None,
     ) -> Tensor:
         gradient = torch.empty(self.scores.shape, dtype=self.scores.dtype)
-        table = _Table(
-            *(_NOTHING if entry is None else _entry(entry) for entry in map(anchors.__getattribute__, TABLE))
-        )
         _done(
             _library().aimfor_step(
                 byref(self.record),
                 census.data_ptr(),
-                self.state.thresholds.shape[0],
-                byref(table),
-                byref(self.state_record),
+                self.thresholds.shape[0],
+                _table(anchors),
+                self.state_record,
                 byref(rules),
                 gradient.data_ptr(),
                 value.data_ptr(),
@@ -264,14 +251,14 @@ def _library() -> ctypes.CDLL:
         library = ctypes.CDLL(str(LIBRARY))
     pointer = c_void_p
     library.aimfor_census.argtypes = (POINTER(_Batch), pointer, POINTER(_Fault))
-    library.aimfor_observe.argtypes = (POINTER(_State), pointer, c_int64, c_int64, POINTER(Rules), pointer)
+    library.aimfor_observe.argtypes = (_State, pointer, c_int64, c_int64, POINTER(Rules), pointer)
     library.aimfor_observe.restype = None
     library.aimfor_step.argtypes = (
         POINTER(_Batch),
         pointer,
         c_int64,
-        POINTER(_Table),
-        POINTER(_State),
+        _Table,
+        _State,
         POINTER(Rules),
         *[pointer] * 4,
     )
@@ -290,19 +277,29 @@ def _matrix(tensor: Tensor) -> _Matrix:
     return _Matrix(tensor.data_ptr(), row_stride if rows > 1 else 0, label_stride if columns > 1 else 0)
 
 
-def _entry(tensor: Tensor) -> _Entry:
-    anchors, labels = tensor.shape
-    anchor_stride, label_stride = tensor.stride()
-    # What the library cannot see for itself, and would read as other numbers.
-    assert tensor.dtype == torch.float32, tensor.dtype
-    assert labels == 1 or label_stride in (0, 1), tensor.stride()
-    return _Entry(tensor.data_ptr(), anchor_stride if anchors > 1 else 0, label_stride if labels > 1 else 0)
+def _table(anchors: Anchors) -> ctypes.Array:
+    numbers = []
+    for name in TABLE:
+        entry = getattr(anchors, name)
+        if entry is None:
+            numbers += (0, 0, 0)
+            continue
+        (rows, labels), (anchor_stride, label_stride) = entry.shape, entry.stride()
+        # What the library cannot see for itself, and would read as other numbers.
+        assert entry.dtype is torch.float32
+        assert labels == 1 or label_stride <= 1
+        numbers += (entry.data_ptr(), anchor_stride if rows > 1 else 0, label_stride if labels > 1 else 0)
+    return _Table(*numbers)
 
 
-def _state(state: State) -> _State:
-    buffers = [state._buffers[name] for name in BUFFERS]
-    assert all(buffer is not None and buffer.is_contiguous() for buffer in buffers)
-    return _State(*(buffer.data_ptr() for buffer in buffers if buffer is not None))
+def _state(state: State) -> ctypes.Array:
+    pointers = []
+    for name in BUFFERS:
+        buffer = state._buffers[name]
+        assert buffer is not None
+        assert buffer.is_contiguous()
+        pointers.append(buffer.data_ptr())
+    return _State(*pointers)
 
 
 def _of_readable_type(labels: Tensor) -> Tensor:
