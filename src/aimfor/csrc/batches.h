@@ -266,7 +266,8 @@ class Census {
     // Up to ROWS rows, whose sums stay in float.
     void take(int64_t first_row, int rows) {
         std::fill(part.begin(), part.end(), 0.0f);
-        for (int64_t row = first_row; row < first_row + rows; ++row) {
+        const bool taken = labels == 1 && take_column(first_row, rows);
+        for (int64_t row = first_row; row < first_row + rows && !taken; ++row) {
             if (labels < LANES) take_few(row);
             for (int64_t label = 0; labels >= LANES && label < labels; label += TILE) {
                 const int count = static_cast<int>(std::min<int64_t>(TILE, labels - label));
@@ -287,6 +288,31 @@ class Census {
     const Reader reader;
     const int64_t first_label, labels;
     std::vector<float> part;  // [3, labels + TILE]
+
+    // Rows of the one label of a batch in its most common form; false where that is not its form, or a value is bad.
+    bool take_column(int64_t first_row, int rows) {
+        if (reader.weighted || batch.score_type != FLOAT32 || batch.label_type != FLOAT_LABELS) return false;
+        const float* scores = at<float>(batch.scores, first_row, 0);
+        const float* values = at<float>(batch.label_values, first_row, 0);
+        const int64_t stride = batch.scores.row_stride, values_stride = batch.label_values.row_stride;
+        const float largest = batch.largest_score;
+        uint32_t* mark = batch.positive + first_row;
+        uint32_t positives = 0, bad = 0;
+        float sum = 0;
+        for (int row = 0; row < rows; ++row) {
+            const float score = scores[row * stride], value = values[row * values_stride];
+            const uint32_t positive = value == 1.0f;
+            bad |= !(std::fabs(score) <= largest) | !(value == 0.0f || positive);
+            mark[row] = positive;
+            positives += positive;
+            sum += score;
+        }
+        if (bad) return false;
+        part[0] += static_cast<float>(rows);
+        part[labels + TILE] += static_cast<float>(positives);
+        part[2 * (labels + TILE)] += sum;
+        return true;
+    }
 
     // One row of a batch with few labels, entry by entry.
     void take_few(int64_t row) {
