@@ -59,9 +59,9 @@ def cross_entropy(heads: int) -> HeadsLoss:
     return lambda scores, classes: heads * F.cross_entropy(scores.flatten(0, 1), classes.repeat_interleave(heads))
 
 
-def aucpr(heads: int, scale: float = 1.0, **options: Any) -> HeadsLoss:
+def aucpr(heads: int, scale: float = 1.0, aim: str = "aucpr", **options: Any) -> HeadsLoss:
     """Area under the precision-recall curve of each class against the rest; `Loss` averages over all heads' labels."""
-    loss = aimfor.Loss("aucpr", num_labels=heads * CLASSES, **options)
+    loss = aimfor.Loss(aim, num_labels=heads * CLASSES, **options)
     return lambda scores, classes: heads * loss(scale * scores.flatten(1), one_vs_rest(scores, classes).flatten(1))
 
 
@@ -93,6 +93,9 @@ METHODS = {
     "cross-entropy": Method(cross_entropy, log_odds),
     "aucpr log-odds": Method(aucpr_log_odds, log_odds),
     "aucpr log-odds log": Method(partial(aucpr_log_odds, surrogate="log"), log_odds),
+    "aucpr[precision>=0.3] log-odds log": Method(
+        partial(aucpr_log_odds, surrogate="log", aim="aucpr[precision>=0.3]"), log_odds
+    ),
 }
 
 
@@ -197,6 +200,7 @@ def report(cells: Cells, seeds: tuple[int, ...]) -> None:
         ("aucpr smooth hinge", "bce"),
         ("aucpr log-odds", "cross-entropy"),
         ("aucpr log-odds log", "cross-entropy"),
+        ("aucpr[precision>=0.3] log-odds log", "cross-entropy"),
         ("aucpr log-odds", "cross-entropy, by logits"),
     ):
         if ours in measured and theirs in measured:
