@@ -50,7 +50,6 @@ enum FaultKind : int32_t { NONE = 0, BAD_SCORE = 1, BAD_LABEL = 2, BAD_WEIGHT = 
 constexpr int TILE = 128;  // labels: so much of a row that it is worth going to where it lies
 constexpr int ROWS = 128;  // rows whose sums may stay in float; a tile and its gradient fit the second-level cache
 constexpr int WORD = 32;   // labels whose marks are one number
-constexpr int WORDS = TILE / WORD;
 
 // The score of an entry that is not there: far on the right side of every threshold, so that no surrogate feels it.
 constexpr float ABSENT = -1e37f;

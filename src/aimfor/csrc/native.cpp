@@ -56,7 +56,8 @@ struct Tasks {
 };
 
 void store_gradient(const Tile& tile, const Place& place, float* gradient, int64_t stride, bool past_cache) {
-    past_cache = past_cache && place.labels == TILE && reinterpret_cast<uintptr_t>(gradient) % 32 == 0 && stride % 8 == 0;
+    const bool aligned = reinterpret_cast<uintptr_t>(gradient) % sizeof(Floats) == 0 && stride % LANES == 0;
+    past_cache = past_cache && aligned && place.labels == TILE;
     for (int row = 0; row < place.rows; ++row) {
         float* to = gradient + (place.first_row + row) * stride + place.first_label;
         const float* from = tile.negative.gradient + row * LANES;
@@ -212,8 +213,8 @@ void aimfor_observe(
     }
 }
 
-// The pass over a batch that has been through the census: gradient of the scores and, where sums_out is null, value and step of the state; else the sums [6, K, L] and
-// squares [L] alone. Returns 0, or -1 where memory ran out.
+// The pass over a batch that has been through the census: gradient of the scores and, where sums_out is null, value and
+// step of the state; else the sums [6, K, L] and squares [L] alone. Returns 0, or -1 where memory ran out.
 int32_t aimfor_step(
     const Batch* batch, const float* census, int64_t anchor_count, const Table* table, const State* state,
     const Rules* rules, void* gradient, float* value, float* sums_out, float* squares_out
