@@ -111,8 +111,8 @@ def attempt(function, folder: str, *arguments) -> bool:
 
 
 def in_two_processes(function, *arguments) -> list:
-    """What the function leaves in `<rank>.pt`. One pair of processes in some hundreds was seen to hang, for a reason not
-    found yet; a loss that waits for a rank in vain would do so every time."""
+    """What the function leaves in `<rank>.pt`. One pair of processes in some hundreds was seen to hang, for a reason
+    not found yet; a loss that waits for a rank in vain would do so every time."""
     for _ in range(3):
         with tempfile.TemporaryDirectory() as folder:
             if attempt(function, folder, *arguments):
