@@ -22,7 +22,6 @@ ROOT = Path(__file__).parent.parent
 NATIVE = pytest.param("native", marks=pytest.mark.skipif(native.problem() is not None, reason=str(native.problem())))
 FAST = ["fused", NATIVE]
 FORMS = ["float", "double", "bool", "int8", "uint8", "int32", "int64", "bfloat16", "csr", "coo", "csr with zeros"]
-warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
 
 
 @pytest.fixture(autouse=True)

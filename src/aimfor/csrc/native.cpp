@@ -71,6 +71,7 @@ void store_gradient(const Tile& tile, const Place& place, float* gradient, int64
             for (int label = 0; label < place.labels; ++label) to[label] = tile.negative.gradient[label * ROWS + row];
         }
     }
+    if (past_cache) finish_stores();
 }
 
 void store_gradient(const Tile& tile, const Place& place, uint16_t* gradient, int64_t stride) {

@@ -31,6 +31,13 @@ inline void store_past_cache(float* to, Floats value) {
 #endif
 }
 
+// What was stored past the cache, before other threads may look at it.
+inline void finish_stores() {
+#if defined(__AVX__)
+    __builtin_ia32_sfence();
+#endif
+}
+
 // The first `count` lanes, at the end of an array; the others are 0.
 inline Floats load(const float* from, int count) {
     if (count >= LANES) return load(from);
