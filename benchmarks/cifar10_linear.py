@@ -49,9 +49,11 @@ class Chosen(NamedTuple):
     setting: Setting
 
 
-def binary_cross_entropy(heads: int) -> HeadsLoss:
+def binary_cross_entropy(heads: int, scale: float = 1.0) -> HeadsLoss:
     """Log-loss of each class against the rest."""
-    return lambda scores, classes: heads * F.binary_cross_entropy_with_logits(scores, one_vs_rest(scores, classes))
+    return lambda scores, classes: (
+        heads * F.binary_cross_entropy_with_logits(scale * scores, one_vs_rest(scores, classes))
+    )
 
 
 def cross_entropy(heads: int) -> HeadsLoss:
@@ -119,14 +121,14 @@ def measure_cell(scores: Tensor, classes: Tensor, method: Method) -> dict[str, f
     return {"ap": precision, "recall_at_p90": recall, "ap_raw": raw_precision, "recall_at_p90_raw": raw_recall}
 
 
-def search(name: str, features: Features, cells: Cells, grid: list[Setting], steps: int) -> None:
+def search(name: str, method: Method, features: Features, cells: Cells, grid: list[Setting], steps: int) -> None:
     """Train all settings of the grid as heads of one model; measure them on the validation images."""
     missing = [one for one in grid if not cells.find(stage="validation", method=name, steps=steps, **one._asdict())]
     if not missing:
         return
     order = torch.randperm(len(features.train), generator=torch.Generator().manual_seed(0))
     held_out, kept = order[:VALIDATION_ROWS], order[VALIDATION_ROWS:]
-    method, start = METHODS[name], time.perf_counter()
+    start = time.perf_counter()
     heads = train_heads(
         features.train[kept],
         features.train_classes[kept],
@@ -152,7 +154,7 @@ def choose(name: str, cells: Cells) -> Chosen:
     return Chosen(int(best["steps"]), Setting(float(best["rate"]), float(best["decay"])))
 
 
-def test(name: str, features: Features, cells: Cells, chosen: Chosen, seed: int) -> None:
+def test(name: str, method: Method, features: Features, cells: Cells, chosen: Chosen, seed: int) -> None:
     """Train the chosen setting on all training images; measure it on the test images."""
     cell = {"stage": "test", "method": name, "steps": chosen.steps, **chosen.setting._asdict(), "seed": seed}
     if cells.find(**cell):
@@ -161,14 +163,14 @@ def test(name: str, features: Features, cells: Cells, chosen: Chosen, seed: int)
     heads = train_heads(
         features.train,
         features.train_classes,
-        METHODS[name].make_loss(1),
+        method.make_loss(1),
         [chosen.setting],
         num_labels=CLASSES,
         steps=chosen.steps,
         seed=seed,
     )
     seconds = time.perf_counter() - start
-    measured = measure_cell(heads.scores(features.test)[:, 0], features.test_classes, METHODS[name])
+    measured = measure_cell(heads.scores(features.test)[:, 0], features.test_classes, method)
     cells.add(**cell, **measured, seconds=seconds)
 
 
@@ -235,9 +237,9 @@ def main() -> None:
     grid, all_steps, seeds = (GRID[4:8], (300,), SEEDS[:2]) if arguments.quick else (GRID, STEPS, SEEDS)
     for name in arguments.methods:
         for steps in all_steps:
-            search(name, features, cells, grid, steps)
+            search(name, METHODS[name], features, cells, grid, steps)
         for seed in seeds:
-            test(name, features, cells, choose(name, cells), seed)
+            test(name, METHODS[name], features, cells, choose(name, cells), seed)
         print(f"{name}: chosen {choose(name, cells)}", flush=True)
     report(cells, seeds)
 
