@@ -1,0 +1,247 @@
+"""Step, first half: rows of features as batches, and many small models as heads of one.
+
+Candidates of one architecture are trained together: one product of the batch with all first layers serves them all, and
+no head sees another's gradient.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+# Rows that are scored at once.
+CHUNK = 8192
+
+
+class Bags(NamedTuple):
+    """Sparse rows: the columns and values of all non-zeros, row after row, and where each row starts."""
+
+    columns: Tensor
+    values: Tensor
+    starts: Tensor
+    num_features: int
+
+    def to_dense(self) -> Tensor:
+        """The rows as `[B, D]`."""
+        lengths = torch.diff(self.starts, append=self.starts.new_tensor([len(self.columns)]))
+        dense = self.values.new_zeros(len(self.starts), self.num_features)
+        rows = torch.repeat_interleave(torch.arange(len(self.starts), device=lengths.device), lengths)
+        return dense.index_put_((rows, self.columns), self.values, accumulate=True)
+
+
+class Scaling(NamedTuple):
+    """What is subtracted from each feature (None with sparse rows, which stay sparse) and what it is divided by."""
+
+    mean: np.ndarray | None
+    scale: np.ndarray
+
+    @classmethod
+    def of(cls, features: np.ndarray | csr_matrix, weights: np.ndarray | None) -> Scaling:
+        """Mean and standard deviation of dense features; the largest size of sparse ones. A constant is left alone."""
+        if not isinstance(features, np.ndarray):
+            scale = np.asarray(abs(features).max(axis=0).todense(), dtype=np.float64).ravel()
+            return cls(None, np.where(scale > 0, scale, 1.0))
+        shares = np.full(len(features), 1 / len(features)) if weights is None else weights / weights.sum()
+        mean, square = np.zeros(features.shape[1]), np.zeros(features.shape[1])
+        for rows in chunks(len(features)):
+            mean += shares[rows] @ features[rows].astype(np.float64)
+        for rows in chunks(len(features)):
+            square += shares[rows] @ np.square(features[rows] - mean)
+        scale = np.sqrt(square)
+        # Rounding leaves a constant a spread of some units in the last place.
+        flat = scale <= 1e-12 * np.maximum(1.0, np.abs(mean))
+        return cls(mean, np.where(flat, 1.0, scale))
+
+
+class Rows:
+    """The rows of a table, given out in batches of scaled tensors; the table itself is neither copied nor changed.
+
+    Args:
+        features: dense `[n, D]` or SciPy CSR.
+        scaling: as learned on training rows.
+        device: where the batches go.
+        dtype: their precision.
+    """
+
+    def __init__(
+        self,
+        features: np.ndarray | csr_matrix,
+        scaling: Scaling,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ):
+        self.features, self.scaling, self.device, self.dtype = features, scaling, device, dtype
+
+    def __len__(self) -> int:
+        return self.features.shape[0]
+
+    def take(self, rows: np.ndarray | slice) -> Tensor | Bags:
+        """These rows, scaled."""
+        chosen, (mean, scale) = self.features[rows], self.scaling
+        if isinstance(chosen, np.ndarray):
+            scaled = torch.from_numpy((chosen - mean) / scale if mean is not None else chosen / scale)
+            return scaled.to(device=self.device, dtype=self.dtype)
+        columns = torch.from_numpy(chosen.indices.astype(np.int64))
+        values = torch.from_numpy(chosen.data / scale[chosen.indices]).to(self.dtype)
+        starts = torch.from_numpy(chosen.indptr[:-1].astype(np.int64))
+        return Bags(*(part.to(self.device) for part in (columns, values, starts)), chosen.shape[1])
+
+
+def chunks(count: int, size: int = CHUNK) -> Iterator[slice]:
+    """Slices that cover `count` rows."""
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+
+def epochs(count: int, batch_size: int, generator: np.random.Generator) -> Iterator[np.ndarray]:
+    """Batches of row numbers without end, each epoch in a new order; a last part that is short is left to the next."""
+    batch_size = min(batch_size, count)
+    while True:
+        order = generator.permutation(count)
+        yield from (order[start : start + batch_size] for start in range(0, count - batch_size + 1, batch_size))
+
+
+def project(rows: Tensor | Bags, weight: Tensor) -> Tensor:
+    """Rows `[B, D]` times weight `[D, M]`."""
+    if isinstance(rows, Tensor):
+        return rows @ weight
+    return F.embedding_bag(rows.columns, weight, rows.starts, mode="sum", per_sample_weights=rows.values)
+
+
+class Heads(nn.Module):
+    """G models with the same inputs: rows -> scores `[B, G, L]`.
+
+    Args:
+        num_heads: G.
+        num_labels: L.
+    """
+
+    def __init__(self, num_heads: int, num_labels: int):
+        super().__init__()
+        self.num_heads, self.num_labels = num_heads, num_labels
+
+    def head(self, index: int) -> dict[str, Tensor]:
+        """A copy of all tensors of one head."""
+        raise NotImplementedError
+
+    def set_head_(self, index: int, tensors: dict[str, Tensor]) -> None:
+        """Put a copy of tensors that `head` gave in the place of a head."""
+        raise NotImplementedError
+
+    def squares(self) -> Tensor:
+        """`[G]`, the sum of squared weights of each head, offsets apart: what weight decay holds down."""
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def scores(self, rows: Rows) -> Tensor:
+        """Scores of all rows `[n, G, L]`, in evaluation mode and on the CPU."""
+        was_training = self.training
+        self.eval()
+        parts = [self(rows.take(part)).cpu() for part in chunks(len(rows))]
+        self.train(was_training)
+        return torch.cat(parts)
+
+
+class Layers(Heads):
+    """Linear layers with ReLU between them; without hidden sizes, a linear model.
+
+    Args:
+        num_heads: G.
+        num_features: D.
+        num_labels: L.
+        hidden_sizes: widths of the layers between.
+        generator: for the starting weights, uniform as in `nn.Linear`.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        num_features: int,
+        num_labels: int,
+        hidden_sizes: Sequence[int],
+        generator: torch.Generator,
+    ):
+        super().__init__(num_heads, num_labels)
+        sizes = [num_features, *hidden_sizes, num_labels]
+        self.weights, self.offsets = nn.ParameterList(), nn.ParameterList()
+        for layer, (inputs, outputs) in enumerate(zip(sizes, sizes[1:], strict=False)):
+            bound = 1 / math.sqrt(inputs)
+            # The first layer is one matrix for all heads, [D, G * outputs]; the others are applied head by head.
+            shape = (inputs, num_heads, outputs) if layer == 0 else (num_heads, inputs, outputs)
+            weight = torch.empty(num_heads, inputs, outputs).uniform_(-bound, bound, generator=generator)
+            self.weights.append((weight.transpose(0, 1) if layer == 0 else weight).reshape(shape).contiguous())
+            self.offsets.append(torch.empty(num_heads, outputs).uniform_(-bound, bound, generator=generator))
+
+    def forward(self, rows: Tensor | Bags) -> Tensor:
+        hidden = project(rows, self.weights[0].flatten(1)).unflatten(1, self.offsets[0].shape) + self.offsets[0]
+        for weight, offset in zip(list(self.weights)[1:], list(self.offsets)[1:], strict=True):
+            hidden = torch.einsum("bgi,gio->bgo", hidden.relu(), weight) + offset
+        return hidden
+
+    def head(self, index: int) -> dict[str, Tensor]:
+        return {name: self._part(name, index).detach().clone() for name, _ in self.named_parameters()}
+
+    @torch.no_grad()
+    def set_head_(self, index: int, tensors: dict[str, Tensor]) -> None:
+        for name, tensor in tensors.items():
+            self._part(name, index).copy_(tensor)
+
+    def _part(self, name: str, index: int) -> Tensor:
+        return self.get_parameter(name).select(1 if name == "weights.0" else 0, index)
+
+    def squares(self) -> Tensor:
+        first, *others = (weight.square() for weight in self.weights)
+        return first.sum((0, 2)) + sum(weight.sum((1, 2)) for weight in others)
+
+
+class Modules(Heads):
+    """Copies of a user's own module, each a head.
+
+    Args:
+        num_heads: G.
+        num_labels: L.
+        make: gives a new module for `[B, D]` dense rows, with outputs `[B, L]`, or `[B]` for one label.
+    """
+
+    def __init__(self, num_heads: int, num_labels: int, make: Callable[[], nn.Module]):
+        super().__init__(num_heads, num_labels)
+        self.modules_ = nn.ModuleList(make() for _ in range(num_heads))
+
+    def forward(self, rows: Tensor | Bags) -> Tensor:
+        dense = rows if isinstance(rows, Tensor) else rows.to_dense()
+        return torch.stack([self._outputs(module, dense) for module in self.modules_], dim=1)
+
+    def _outputs(self, module: nn.Module, dense: Tensor) -> Tensor:
+        outputs = module(dense)
+        if outputs.shape == dense.shape[:1] and self.num_labels == 1:
+            return outputs.unsqueeze(1)
+        expected = (len(dense), self.num_labels)
+        if outputs.shape != expected:
+            raise ValueError(f"model must give outputs of shape {expected}, got {tuple(outputs.shape)}")
+        return outputs
+
+    def head(self, index: int) -> dict[str, Tensor]:
+        return {name: tensor.detach().clone() for name, tensor in self.modules_[index].state_dict().items()}
+
+    def set_head_(self, index: int, tensors: dict[str, Tensor]) -> None:
+        self.modules_[index].load_state_dict(tensors)
+
+    def squares(self) -> Tensor:
+        matrices = ([p.square().sum() for p in module.parameters() if p.ndim > 1] for module in self.modules_)
+        return torch.stack([sum(squares, start=torch.zeros(())) for squares in matrices])
+
+
+def module_maker(model: nn.Module | Callable[[], Any]) -> Callable[[], nn.Module]:
+    """A function that gives copies of a module, or what a factory makes."""
+    if isinstance(model, nn.Module):
+        return lambda: copy.deepcopy(model)
+    return model

@@ -1,0 +1,316 @@
+"""Step, second half: candidates trained side by side, and the choice among them on rows that none of them saw.
+
+No single recipe is best everywhere, log-loss included, so none is bet on: log-loss with several decays comes first, then
+the aim and its area with convex and tight surrogates, from the weights of log-loss and from scratch. Exact metrics on
+validation rows choose, and log-loss is left only for a difference that the noise of those rows does not explain.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from aimfor.aims import AUCPR, Aim
+from aimfor.heads import Heads, Rows, chunks, epochs
+from aimfor.log_odds import log_odds
+from aimfor.losses import InfeasibleConstraintWarning, Loss
+from aimfor.metrics import UndefinedMetricError, UndefinedMetricWarning
+
+# How often the validation rows are looked at in one stage. More looks find better snapshots of noise.
+LOOKS = 8
+# Resamples of the validation rows from which the noise of a difference is known.
+RESAMPLES = 200
+# From so many labels on, labels are resampled instead of rows: they are as many independent comparisons.
+MANY_LABELS = 20
+# Rows that a full-batch fit of log-loss reads at most; a linear model learns nothing more from others.
+FULL_BATCH_ROWS = 200_000
+FULL_BATCH_STEPS = 150
+
+
+class Data(NamedTuple):
+    """Rows with what is known of them.
+
+    Attributes:
+        rows: features.
+        labels: `[n, L]` 0/1, or classes `[n]`.
+        weights: `[n]` or None.
+    """
+
+    rows: Rows
+    labels: Tensor
+    weights: Tensor | None
+
+    def take(self, rows: np.ndarray | slice) -> tuple[Any, Tensor, Tensor | None]:
+        """A batch: features, labels, weights."""
+        index = rows if isinstance(rows, slice) else torch.from_numpy(rows)
+        labels = self.labels[index].to(self.rows.device)
+        weights = None if self.weights is None else self.weights[index].to(self.rows.device)
+        return self.rows.take(rows), labels, weights
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One way to train a head.
+
+    Attributes:
+        aim: what the loss is made for; None for log-loss.
+        surrogate, constraint: options of `Loss`.
+        start: "scratch", or "log-loss" for the weights of the best log-loss head.
+        decay: weight of half the squared weights in the loss.
+    """
+
+    aim: Aim | None
+    surrogate: str = "log"
+    constraint: str = "surrogate"
+    start: str = "scratch"
+    decay: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """What a reader of the history sees."""
+        if self.aim is None:
+            return f"log-loss, decay {self.decay:g}"
+        exact = ", exact constraint" if self.constraint == "exact" else ""
+        return f"{self.aim}, {self.surrogate}{exact}, from {self.start}"
+
+
+class Candidate(NamedTuple):
+    """A trained head at its best look.
+
+    Attributes:
+        recipe: how it was trained.
+        value: exact metric on the validation rows.
+        scores: its scores there, `[n, L]`.
+        tensors: its weights.
+        step: batches trained when it was best.
+        multiplier, violation: means over labels and anchors at the end of training; nan for log-loss.
+    """
+
+    recipe: Recipe
+    value: float
+    scores: np.ndarray
+    tensors: dict[str, Tensor]
+    step: int
+
+
+Judge = Callable[[np.ndarray], float]
+"""Scores `[n, L]` of the validation rows -> how good they are; higher is better."""
+
+Watch = Callable[[str, int, int, float, float], None]
+"""Told at every look: stage, step, steps, best value so far, violation."""
+
+
+def judged(aim: Aim, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> float:
+    """The exact metric of an aim, a mean over labels, signed so that higher is better; the worst where it is undefined."""
+    worst = 0.0 if aim.greater_is_better else -1.0
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UndefinedMetricWarning)
+            values = aim.metric(labels, scores, sample_weight=weights)
+    except UndefinedMetricError:
+        return worst
+    known = np.asarray(values)[~np.isnan(values)]
+    if known.size == 0:
+        return worst
+    return float(known.mean()) if aim.greater_is_better else -float(known.mean())
+
+
+def log_loss(scores: Tensor, labels: Tensor, weights: Tensor | None, multiclass: bool) -> Tensor:
+    """The sum over heads `[B, G, L]` of each head's mean log-loss."""
+    heads = scores.shape[1]
+    if multiclass:
+        losses = F.cross_entropy(scores.transpose(1, 2), labels[:, None].expand(-1, heads), reduction="none")
+    else:
+        targets = labels[:, None].to(scores.dtype).expand_as(scores)
+        losses = F.binary_cross_entropy_with_logits(scores, targets, reduction="none").mean(2)
+    if weights is None:
+        return losses.mean(0).sum()
+    return (losses * weights[:, None]).sum() / weights.sum().clamp(min=1e-30)
+
+
+class Objectives:
+    """The losses of many heads as one: heads of the same recipe share a `Loss`, as its columns.
+
+    Args:
+        recipes: one per head.
+        num_labels: L.
+        multiclass: whether labels are classes; the aim is then trained on the log-odds.
+        warmup: batches on the hinge before a tight surrogate.
+    """
+
+    def __init__(self, recipes: Sequence[Recipe], num_labels: int, multiclass: bool, warmup: int, device: Any):
+        self.num_labels, self.multiclass = num_labels, multiclass
+        self.groups: list[tuple[Loss | None, list[int]]] = []
+        kinds = [(one.aim, one.surrogate, one.constraint) if one.aim else None for one in recipes]
+        for kind in dict.fromkeys(kinds):
+            heads = [index for index, own in enumerate(kinds) if own == kind]
+            if kind is None:
+                self.groups.append((None, heads))
+                continue
+            aim, surrogate, constraint = kind
+            options = {"surrogate": surrogate, "constraint": constraint, "warmup": warmup}
+            loss = Loss(repeated(aim, len(heads)), num_labels=len(heads) * num_labels, **options)
+            self.groups.append((loss.to(device), heads))
+
+    def __call__(self, scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+        """The sum of all heads' losses on a batch, scores `[B, G, L]`."""
+        total = scores.new_zeros(())
+        odds, targets = scores, labels
+        if any(loss is not None for loss, _ in self.groups):
+            if self.multiclass:
+                odds = log_odds(scores.flatten(0, 1)).view_as(scores)
+                targets = F.one_hot(labels, self.num_labels)
+            targets = targets.to(scores.dtype)
+        for loss, heads in self.groups:
+            own = slice(None) if len(heads) == scores.shape[1] else heads
+            if loss is None:
+                total = total + log_loss(scores[:, own], labels, weights, self.multiclass)
+            else:
+                columns = odds[:, own].flatten(1)
+                total = total + len(heads) * loss(columns, targets.repeat(1, len(heads)), weights=weights)
+        return total
+
+    def violation(self) -> float:
+        """The largest violation of any constraint now, nan where there is none."""
+        found = [loss.diagnostics().violation for loss, _ in self.groups if loss is not None]
+        known = [one[~one.isnan()] for one in found]
+        return max((float(one.max()) for one in known if len(one)), default=math.nan)
+
+
+def repeated(aim: Aim, times: int) -> Aim:
+    """The aim for `times` copies of its labels: targets per label are repeated."""
+    tuples = {field.name: getattr(aim, field.name) for field in fields(aim)}  # pyright: ignore[reportArgumentType]
+    longer = {name: value * times for name, value in tuples.items() if isinstance(value, tuple)}
+    return replace(aim, **longer) if longer else aim  # pyright: ignore[reportArgumentType]
+
+
+def train(
+    heads: Heads,
+    recipes: Sequence[Recipe],
+    data: Data,
+    validation: Rows,
+    judge: Judge,
+    *,
+    multiclass: bool,
+    steps: int,
+    rate: float,
+    batch_size: int,
+    patience: int,
+    warmup: int,
+    generator: np.random.Generator,
+    watch: Watch | None = None,
+    stage: str = "",
+) -> list[Candidate]:
+    """Train heads on the same batches and keep each at its best look, the start being one.
+
+    Args:
+        heads: G models.
+        recipes: G recipes.
+        data: rows to train on.
+        validation: rows to look at.
+        judge: how good scores of the validation rows are.
+        multiclass: whether labels are classes.
+        steps: batches.
+        rate: of Adam; it falls to 0 along a half cosine.
+        batch_size: rows of a batch.
+        patience: looks without any head getting better, after which training stops.
+        warmup: batches on the hinge before a tight surrogate.
+        generator: for the order of the rows.
+        watch: told at every look.
+        stage: its name for `watch`.
+
+    Returns:
+        One candidate per head.
+    """
+    device = data.rows.device
+    objectives = Objectives(recipes, heads.num_labels, multiclass, warmup, device)
+    decays = torch.tensor([recipe.decay for recipe in recipes], device=device)
+    optimiser = torch.optim.Adam(heads.parameters(), lr=rate)
+    best = look(heads, recipes, validation, judge, 0, multiclass)
+    looks = {math.ceil(steps * part / LOOKS) for part in range(1, LOOKS + 1)}
+    fruitless = 0
+    heads.train()
+    for step, index in zip(range(1, steps + 1), epochs(len(data.rows), batch_size, generator), strict=False):
+        features, labels, weights = data.take(index)
+        if weights is not None and not bool(weights.any()):
+            continue
+        loss = objectives(heads(features), labels, weights) + 0.5 * (decays * heads.squares()).sum()
+        optimiser.zero_grad()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InfeasibleConstraintWarning)
+            loss.backward()
+        for group in optimiser.param_groups:
+            group["lr"] = 0.5 * rate * (1 + math.cos(math.pi * step / steps))
+        optimiser.step()
+        if step in looks:
+            found = look(heads, recipes, validation, judge, step, multiclass)
+            better = [new.value > old.value for new, old in zip(found, best, strict=True)]
+            best = [new if is_better else old for new, old, is_better in zip(found, best, better, strict=True)]
+            fruitless = 0 if any(better) else fruitless + 1
+            if watch is not None:
+                watch(stage, step, steps, max(one.value for one in best), objectives.violation())
+            if fruitless >= patience:
+                break
+    return best
+
+
+def look(
+    heads: Heads, recipes: Sequence[Recipe], validation: Rows, judge: Judge, step: int, multiclass: bool
+) -> list[Candidate]:
+    """All heads as candidates, as they are now."""
+    scores = ranked(heads.scores(validation), multiclass).numpy()
+    found = []
+    for index, recipe in enumerate(recipes):
+        own = scores[:, index]
+        value = judge(own) if np.isfinite(own).all() else -math.inf
+        found.append(Candidate(recipe, value, own, heads.head(index), step))
+    return found
+
+
+def ranked(scores: Tensor, multiclass: bool) -> Tensor:
+    """Scores `[n, G, L]` by which examples are ranked: those of classes as log-odds."""
+    return log_odds(scores.flatten(0, 1)).view_as(scores) if multiclass else scores
+
+
+def converge_(heads: Heads, recipes: Sequence[Recipe], data: Data, multiclass: bool, generator: np.random.Generator) -> None:
+    """Bring linear heads to the minimum of their penalised log-loss by L-BFGS on all rows."""
+    count = len(data.rows)
+    if count > FULL_BATCH_ROWS:
+        index = np.sort(generator.choice(count, FULL_BATCH_ROWS, replace=False))
+        parts: list[Any] = [index[part] for part in chunks(len(index))]
+    else:
+        parts = list(chunks(count))
+    batches = [data.take(part) for part in parts]
+    total = sum(float(len(labels) if weights is None else weights.sum()) for _, labels, weights in batches)
+    decays = torch.tensor([recipe.decay for recipe in recipes], device=data.rows.device)
+    optimiser = torch.optim.LBFGS(
+        heads.parameters(),
+        max_iter=FULL_BATCH_STEPS,
+        history_size=20,
+        tolerance_grad=1e-6,
+        tolerance_change=1e-9,
+        line_search_fn="strong_wolfe",
+    )
+
+    def value() -> Tensor:
+        optimiser.zero_grad()
+        whole = 0.5 * (decays * heads.squares()).sum()
+        whole.backward()
+        whole = whole.detach()
+        for features, labels, weights in batches:
+            share = float(len(labels) if weights is None else weights.sum()) / total
+            if share > 0:
+                part = share * log_loss(heads(features), labels, weights, multiclass)
+                part.backward()
+                whole = whole + part.detach()
+        return whole
+
+    optimiser.step(value)
