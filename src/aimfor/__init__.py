@@ -8,6 +8,7 @@ from aimfor.engines import Engine, engine
 from aimfor.log_odds import log_odds
 from aimfor.losses import Diagnostics, InfeasibleConstraintWarning, Loss
 from aimfor.metrics import UndefinedMetricWarning
+from aimfor.operating_points import OperatingPoint, operating_point
 from aimfor.pairwise import pairwise_auc_loss
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "FPRAtTPR",
     "InfeasibleConstraintWarning",
     "Loss",
+    "OperatingPoint",
     "PrecisionAtRecall",
     "RecallAtPrecision",
     "TPRAtFPR",
@@ -28,6 +30,7 @@ __all__ = [
     "engine",
     "log_odds",
     "metrics",
+    "operating_point",
     "pairwise_auc_loss",
     "sparse_labels",
 ]

@@ -1,0 +1,483 @@
+"""Decide: from held-out scores to a threshold, with a stated confidence that its constraint holds on new data.
+
+Without a confidence the threshold is the best of all distinct scores on the data at hand. With one, the constraint
+holds on the population the rows were drawn from with at least that probability, for any distribution of the scores and
+any number of rows. `docs/operating_points.md` has the argument; `_certain` has its three cases.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aimfor import checks, metrics
+from aimfor.aim_parser import aim as read_aim
+from aimfor.aim_texts import show_target
+from aimfor.aims import Aim, FBeta, PointAim
+from aimfor.curves import Array, Curve, cumulate
+from aimfor.metrics import ROUNDING, Values
+
+Interval = tuple[float, float]
+
+INTERVAL_LEVEL = 0.95  # of the intervals, where no confidence was asked for
+
+
+class Counts(NamedTuple):
+    """What a threshold does to the rows: numbers of rows, or sums of their weights where these differ."""
+
+    tp: float
+    fp: float
+    fn: float
+    tn: float
+
+
+class Intervals(NamedTuple):
+    """Exact two-sided intervals (Clopper-Pearson) for the rates at the threshold; None where a rate does not exist."""
+
+    precision: Interval | None
+    recall: Interval | None
+    fpr: Interval | None
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """A threshold, what it gives, and how it was chosen; positive means score >= threshold.
+
+    Attributes:
+        aim: text of the aim.
+        threshold: None where no threshold qualifies; the rates and counts are then the nearest that could be had.
+        chosen: what the threshold was chosen for, such as "most recall with precision >= 0.9" or "best F1".
+        precision, recall, fpr: on the data that chose the threshold; None where they do not exist.
+        counts: true and false positives, false and true negatives there.
+        intervals: of the three rates at `confidence`, or at 95 % without one; None where sample weights differ. They
+            are those of a threshold fixed beforehand: only the constraint, and only with a confidence, is corrected for
+            the choice among thresholds.
+        confidence: least probability that the constraint holds on the population, None where none was asked for.
+        num_rows, num_positives: of the data that chose the threshold, rows of weight 0 left out.
+        source: that data, in words.
+        reason: why there is no threshold; None where there is one.
+    """
+
+    aim: str
+    threshold: float | None
+    chosen: str
+    precision: float | None
+    recall: float | None
+    fpr: float | None
+    counts: Counts
+    intervals: Intervals | None
+    confidence: float | None
+    num_rows: int
+    num_positives: int
+    source: str
+    reason: str | None = None
+
+    def predict(self, y_score: Values) -> NDArray[np.int64]:
+        """1 where the score reaches the threshold, else 0.
+
+        Args:
+            y_score: finite scores of this label, of any shape.
+
+        Raises:
+            ValueError: where no threshold qualified; nothing is guessed.
+        """
+        if self.threshold is None:
+            raise ValueError(f"predict needs a threshold, got none for {self.aim!r}: {self.reason}")
+        scores = checks.to_numpy("y_score", y_score)
+        checks.all_entries("y_score", scores, np.isfinite(scores), "finite")
+        return (scores >= self.threshold).astype(np.int64)
+
+    def to_json(self) -> str:
+        """The record as JSON text: finite numbers, texts and null."""
+        fields = dataclasses.asdict(self)
+        fields["counts"] = self.counts._asdict()
+        fields["intervals"] = self.intervals and self.intervals._asdict()
+        return json.dumps(fields, indent=2, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str | Mapping[str, Any]) -> OperatingPoint:
+        """Read what `to_json` wrote, or the dict that it parses to.
+
+        Raises:
+            ValueError: for anything else, in one sentence.
+        """
+        return _read(text)
+
+    def __str__(self) -> str:
+        return _paragraph(self)
+
+
+def operating_point(
+    y_true: Values,
+    y_score: Values,
+    aim: str | Aim,
+    *,
+    confidence: float | None = None,
+    sample_weight: Values | None = None,
+    source: str = "held-out data",
+) -> Any:
+    """Choose the threshold for an aim on held-out data: of all distinct scores the best that keeps the constraint.
+
+    F_beta takes its best threshold; an area (aucpr, aucroc) has no threshold of its own and takes the one of best F1.
+    Where no threshold qualifies, or a class that the aim needs is missing, nothing is raised: `threshold` is None, with
+    the reason.
+
+    Args:
+        y_true: labels 0 or 1, shape [n] or [n, num_labels].
+        y_score: finite scores of the same shape, higher meaning more positive; not those the model was trained on.
+        aim: a record or its text; with one target per label for [n, num_labels] if it likes.
+        confidence: in (0, 1); the constraint then holds on the population with at least this probability, for rows
+            drawn independently from it; for each label by itself. Needs an aim with a constraint, and equal weights.
+        sample_weight: weights >= 0, one per row or per entry.
+        source: the data in words, for the record.
+
+    Returns:
+        An `OperatingPoint` for shape [n], a tuple of them, one per label, for [n, num_labels].
+
+    Example:
+        >>> point = operating_point([1, 1, 0, 1, 0], [5, 4, 3, 2, 1], "recall@precision>=0.75")
+        >>> point.threshold, point.recall, point.precision
+        (2.0, 1.0, 0.75)
+        >>> operating_point([0, 1], [2, 1], "recall@precision>=0.9").threshold is None
+        True
+    """
+    record = read_aim(aim)
+    data = checks.metric_arrays(y_true, y_score, sample_weight)
+    if confidence is not None:
+        confidence = checks.in_range("confidence", confidence, 0, 1, open_low=True, open_high=True)
+        if not isinstance(record, PointAim):
+            raise ValueError(f"confidence needs an aim with a constraint, got {str(record)!r}")
+    if not isinstance(source, str):
+        raise TypeError(f"source must be a text, got {source!r}")
+    if data.labels.ndim == 1:
+        return _choose(data, _for_label(record, 0, None), confidence, source)
+    num_labels = data.labels.shape[1]
+    columns = [checks.MetricArrays(*(part[:, label] for part in data)) for label in range(num_labels)]
+    return tuple(
+        _choose(column, _for_label(record, label, num_labels), confidence, source)
+        for label, column in enumerate(columns)
+    )
+
+
+def _for_label(aim: Aim, label: int, num_labels: int | None) -> Aim:
+    """The aim with the targets of one label."""
+    for count in aim.label_counts():
+        if num_labels is None:
+            raise ValueError(f"aim must have one target where y_true has shape [n], got {str(aim)!r}")
+        checks.rule(count == num_labels, "aim", f"must have one target for each of the {num_labels} labels", str(aim))
+    if not dataclasses.is_dataclass(aim):
+        return aim
+    values = {field.name: getattr(aim, field.name) for field in dataclasses.fields(aim)}
+    own = {name: value[label] for name, value in values.items() if isinstance(value, tuple)}
+    return dataclasses.replace(aim, **own)
+
+
+class _Constraint(NamedTuple):
+    """The constraint of an aim at one target, read from its text: "recall@precision>=0.9"."""
+
+    objective: str
+    rate: str
+    sense: str
+    target: float
+
+    @property
+    def text(self) -> str:
+        return f"{self.rate} {self.sense} {show_target(self.target)}"
+
+
+def _constraint(aim: PointAim) -> _Constraint:
+    objective, rate = aim.text[:-2].split("@")
+    assert not isinstance(aim.target, tuple)
+    return _Constraint(objective, rate, aim.text[-2:], aim.target)
+
+
+def _choose(data: checks.MetricArrays, aim: Aim, confidence: float | None, source: str) -> OperatingPoint:
+    labels, scores, weights = (part[data.weights > 0] for part in data)
+    equal = weights.size == 0 or bool((weights == weights[0]).all())
+    if equal:
+        weights = np.ones_like(weights)
+    elif confidence is not None:
+        raise ValueError("confidence needs equal sample weights, as exact tails count rows, got unequal ones")
+    curve = cumulate(labels, scores, weights)
+    if isinstance(aim, PointAim):
+        constraint = _constraint(aim)
+        most = "most" if aim.greater_is_better else "least"
+        chosen = f"{most} {constraint.objective} with {constraint.text}"
+    else:
+        constraint = None
+        beta = aim.beta if isinstance(aim, FBeta) else 1.0
+        chosen = f"best F{show_target(beta)}"
+    needs_negatives = constraint is not None and "fpr" in (constraint.objective, constraint.rate)
+    index, reason = None, None
+    if curve.num_positives == 0:
+        reason = "y_true holds no positive"
+    elif needs_negatives and curve.num_negatives == 0:
+        reason = "y_true holds no negative"
+    elif constraint is None:
+        threshold = metrics.f_beta(labels, scores, beta, sample_weight=weights).threshold
+        index = int(np.flatnonzero(curve.thresholds == threshold)[0])
+    else:
+        index, reason = _best(curve, constraint, labels, scores, confidence)
+    tp, fp = (0.0, 0.0) if index is None else (float(curve.tp[index]), float(curve.fp[index]))
+    counts = Counts(tp, fp, curve.num_positives - tp, curve.num_negatives - fp)
+    if equal:
+        counts = Counts(*map(int, counts))
+    return OperatingPoint(
+        aim=str(aim),
+        threshold=None if reason is not None or index is None else float(curve.thresholds[index]),
+        chosen=chosen,
+        precision=_ratio(counts.tp, counts.fp),
+        recall=_ratio(counts.tp, counts.fn),
+        fpr=_ratio(counts.fp, counts.tn),
+        counts=counts,
+        intervals=_intervals(counts, INTERVAL_LEVEL if confidence is None else confidence) if equal else None,
+        confidence=confidence,
+        num_rows=labels.size,
+        num_positives=int(labels.sum()),
+        source=source,
+        reason=reason,
+    )
+
+
+def _best(
+    curve: Curve, constraint: _Constraint, labels: NDArray[np.bool_], scores: Array, confidence: float | None
+) -> tuple[int, str | None]:
+    """The best threshold, as an index of the curve; or the nearest, with the reason why none qualifies."""
+    rates = {"precision": curve.precision, "recall": curve.recall, "tpr": curve.recall}
+    if "fpr" in (constraint.objective, constraint.rate):
+        rates["fpr"] = -curve.fpr  # so that more is better, as for the others
+    rate = rates[constraint.rate]
+    target = constraint.target if constraint.sense == ">=" else -constraint.target
+    shortfall = target - rate
+    allowed = (shortfall <= ROUNDING * abs(target)) & (curve.tp > 0)
+    reason = f"no threshold has {constraint.text}"
+    if confidence is not None:
+        shortfall, certain = _certain(curve, constraint, labels, scores, confidence)
+        allowed &= certain
+        reason += f" with {_percent(confidence)} confidence"
+    qualified = bool(allowed.any())
+    if not qualified:
+        allowed = shortfall <= shortfall.min()
+    candidates = np.flatnonzero(allowed)
+    objective = rates[constraint.objective][candidates]
+    tied = candidates[objective >= objective.max() - ROUNDING * abs(objective.max())]
+    # Of equal objectives the one that is better in the constraint.
+    index = tied[-1] if constraint.rate in ("recall", "tpr") else tied[0]
+    return int(index), None if qualified else reason
+
+
+def _certain(
+    curve: Curve, constraint: _Constraint, labels: NDArray[np.bool_], scores: Array, confidence: float
+) -> tuple[Array, NDArray[np.bool_]]:
+    """The exact p-value of "the constraint is broken" at each threshold, and which thresholds pass together.
+
+    Recall and false-positive rate fall as the threshold rises, in the population as in the data, so the thresholds
+    that break the constraint are all on one side of a point that the data do not move: testing each one at the full
+    level is a fixed sequence that meets a broken one first at that point, and errs there with at most 1 - confidence.
+    Precision may go up and down, so it has a walk with several starts.
+    """
+    level = 1 - confidence
+    if constraint.rate == "precision":
+        predicted = (curve.tp + curve.fp).astype(np.int64)
+        tails = _upper_tail(curve.tp, predicted, constraint.target)
+        return tails, _walk(labels, scores, constraint.target, level)[predicted]
+    if constraint.rate == "fpr":
+        true_negatives = curve.num_negatives - curve.fp
+        tails = _upper_tail(true_negatives, np.full_like(curve.fp, curve.num_negatives), 1 - constraint.target)
+    else:
+        tails = _upper_tail(curve.tp, np.full_like(curve.tp, curve.num_positives), constraint.target)
+    return tails, tails <= level
+
+
+def _walk(labels: NDArray[np.bool_], scores: Array, target: float, level: float) -> NDArray[np.bool_]:
+    """For every number of rows predicted positive, 0 to n, whether their precision is certain enough.
+
+    Rows are taken from the highest score down, those of one score in an order that does not look at labels. From each
+    start the test goes on while the p-value stays within the level; a start gives its share of the level to the walk
+    that reaches it. The start itself is tested, but only what comes after it is given: its last row is known to lie
+    exactly on the threshold, and the rows above are a sample of the population above only without it.
+    """
+    n = labels.size
+    order = np.lexsort((np.random.default_rng(0).random(n), -scores))
+    tp = np.append(0, np.cumsum(labels[order]))
+    tails = _upper_tail(tp, np.arange(n + 1), target)
+    starts, shares = _starts(n, target, level)
+    passed = np.zeros(n + 1, dtype=bool)
+    carried = 0.0
+    for start, end, share in zip(starts, [*starts[1:], n + 1], shares, strict=True):
+        arrived = carried > 0
+        carried += share
+        failed = np.flatnonzero(tails[start:end] > carried)
+        stop = start + failed[0] if failed.size else end
+        passed[start if arrived else start + 1 : stop] = True
+        carried = 0.0 if failed.size else carried
+    return passed
+
+
+def _starts(n: int, target: float, level: float) -> tuple[list[int], list[float]]:
+    """Where the walk may start, in rows, and the share of the level that each start has: by n and the aim alone."""
+    first = math.ceil(math.log(level / 4) / math.log(target))
+    starts = [first]
+    while 2 * starts[-1] < n:
+        starts.append(2 * starts[-1])
+    return starts, [level / len(starts)] * len(starts)
+
+
+def _upper_tail(successes: NDArray, trials: NDArray, rate: float) -> Array:
+    """P(Binomial(trials, rate) >= successes)."""
+    special = _scipy_special()
+    tails = special.betainc(np.maximum(successes, 1), trials - successes + 1, rate)
+    return np.where(successes > 0, tails, 1.0)
+
+
+def _intervals(counts: Counts, level: float) -> Intervals:
+    return Intervals(
+        _clopper_pearson(counts.tp, counts.fp, level),
+        _clopper_pearson(counts.tp, counts.fn, level),
+        _clopper_pearson(counts.fp, counts.tn, level),
+    )
+
+
+def _clopper_pearson(hits: float, misses: float, level: float) -> Interval | None:
+    if hits + misses == 0:
+        return None
+    special, tail = _scipy_special(), (1 - level) / 2
+    low = float(special.betaincinv(hits, misses + 1, tail)) if hits else 0.0
+    high = float(special.betaincinv(hits + 1, misses, 1 - tail)) if misses else 1.0
+    return low, high
+
+
+def _scipy_special():
+    try:
+        from scipy import special
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "operating_point needs scipy for its binomial tails: pip install 'aimfor[sklearn]'"
+        ) from None
+    return special
+
+
+def _ratio(part: float, rest: float) -> float | None:
+    return part / (part + rest) if part + rest > 0 else None
+
+
+# Telling
+
+
+def _paragraph(point: OperatingPoint) -> str:
+    level = _percent(INTERVAL_LEVEL if point.confidence is None else point.confidence)
+    data = f"{point.source} ({point.num_rows:,} rows, {point.num_positives:,} positive)"
+    sure = "" if point.confidence is None else f" at {level} confidence"
+    if point.threshold is None:
+        text = f"{point.aim}: no threshold, as {point.reason}, on {data}. The nearest has "
+    else:
+        text = (
+            f"{point.aim}: positive where score >= {point.threshold:.6g}, the {point.chosen}{sure} on {data}. It has "
+        )
+    rates = []
+    for name in Intervals._fields:
+        value, interval = getattr(point, name), point.intervals and getattr(point.intervals, name)
+        shown = f"{name} {'unknown' if value is None else f'{value:.4g}'}"
+        rates.append(shown + (f" ({level} interval {interval[0]:.4g} to {interval[1]:.4g})" if interval else ""))
+    tp, fp, fn, tn = (f"{count:,.6g}" for count in point.counts)
+    return text + f"{', '.join(rates)}: {tp} true and {fp} false positives, {fn} false and {tn} true negatives."
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.6g} %"
+
+
+# Reading: a file may come from anywhere, so nothing in it is taken on trust
+
+
+def _read(text: str | Mapping[str, Any]) -> OperatingPoint:
+    try:
+        given = json.loads(text) if isinstance(text, str) else text
+    except (ValueError, RecursionError):
+        raise ValueError("an operating point must be JSON text, got something else") from None
+    names = [field.name for field in dataclasses.fields(OperatingPoint)]
+    given = _entries("an operating point", given, names)
+    aim = _text("aim", given["aim"])
+    threshold, reason, intervals = given["threshold"], given["reason"], given["intervals"]
+    checks.rule((threshold is None) != (reason is None), "reason", "must stand where threshold is null", repr(reason))
+    if intervals is not None:
+        entries = _entries("intervals", intervals, Intervals._fields)
+        intervals = Intervals(*(_interval(name, entry) for name, entry in entries.items()))
+    confidence = given["confidence"]
+    if confidence is not None:
+        confidence = _number("confidence", confidence, 0, 1, open_low=True, open_high=True)
+    num_rows = _whole("num_rows", given["num_rows"])
+    num_positives = _whole("num_positives", given["num_positives"])
+    checks.rule(num_positives <= num_rows, "num_positives", f"must be at most num_rows, {num_rows}", num_positives)
+    counts = _entries("counts", given["counts"], Counts._fields)
+    return OperatingPoint(
+        aim=str(read_aim(aim)),
+        threshold=None if threshold is None else _number("threshold", threshold, open_low=True),
+        chosen=_text("chosen", given["chosen"]),
+        **{name: _rate(name, given[name]) for name in Intervals._fields},
+        counts=Counts(*(_count(name, count) for name, count in counts.items())),
+        intervals=intervals,
+        confidence=confidence,
+        num_rows=num_rows,
+        num_positives=num_positives,
+        source=_text("source", given["source"]),
+        reason=None if reason is None else _text("reason", reason),
+    )
+
+
+def _entries(name: str, value: Any, keys: Sequence[str]) -> dict[str, Any]:
+    """The entries in the order of the keys, which must be all there and alone."""
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name} must be a JSON object, got {type(value).__name__}")
+    for key in keys:
+        checks.rule(key in value, name, f"must have the entry {key!r}", sorted(map(str, value)))
+    for key in value:
+        checks.rule(key in keys, name, f"must have no entries but {', '.join(keys)}", repr(key))
+    return {key: value[key] for key in keys}
+
+
+def _number(name: str, value: Any, low: float = -math.inf, high: float = math.inf, **ends: bool) -> float:
+    try:
+        number = checks.in_range(name, value, low, high, **ends)
+    except (TypeError, OverflowError):  # a whole number beyond any float is one that JSON can hold
+        raise ValueError(f"{name} must be a number, got {str(value)[:50]!r}") from None
+    checks.rule(math.isfinite(number), name, "must be finite", value)
+    return number
+
+
+def _whole(name: str, value: Any) -> int:
+    number = _number(name, value, 0)
+    checks.rule(number.is_integer(), name, "must be a whole number", value)
+    return int(number)
+
+
+def _count(name: str, value: Any) -> float:
+    number = _number(name, value, 0)
+    return int(value) if isinstance(value, int) else number
+
+
+def _rate(name: str, value: Any) -> float | None:
+    return None if value is None else _number(name, value, 0, 1)
+
+
+def _interval(name: str, value: Any) -> Interval | None:
+    if value is None:
+        return None
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        raise ValueError(f"the interval of {name} must be two numbers, got {str(value)[:50]!r}")
+    low, high = (_number(f"the interval of {name}", end, 0, 1) for end in value)
+    checks.rule(low <= high, f"the interval of {name}", "must go upwards", [low, high])
+    return low, high
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be a text, got {str(value)[:50]!r}")
+    return value
