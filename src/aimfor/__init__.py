@@ -1,5 +1,8 @@
 """aimfor: train for the number you are judged by."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from aimfor import metrics
 from aimfor.aim_parser import aim
 from aimfor.aims import AUCPR, AUCROC, Aim, FBeta, FPRAtTPR, PrecisionAtRecall, RecallAtPrecision, TPRAtFPR
@@ -11,10 +14,15 @@ from aimfor.metrics import UndefinedMetricWarning
 from aimfor.operating_points import OperatingPoint, operating_point
 from aimfor.pairwise import pairwise_auc_loss
 
+if TYPE_CHECKING:
+    from aimfor.estimators import Classifier
+    from aimfor.scorers import scorer
+
 __all__ = [
     "AUCPR",
     "AUCROC",
     "Aim",
+    "Classifier",
     "Diagnostics",
     "Engine",
     "FBeta",
@@ -32,5 +40,23 @@ __all__ = [
     "metrics",
     "operating_point",
     "pairwise_auc_loss",
+    "scorer",
     "sparse_labels",
 ]
+
+# They need the extra `sklearn`, which the rest does without.
+_WITH_SCIKIT_LEARN = {"Classifier": "estimators", "scorer": "scorers"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WITH_SCIKIT_LEARN:
+        raise AttributeError(f"module 'aimfor' has no attribute {name!r}")
+    try:
+        module = importlib.import_module(f"aimfor.{_WITH_SCIKIT_LEARN[name]}")
+    except ModuleNotFoundError as error:
+        if error.name not in ("sklearn", "scipy", "rich"):
+            raise
+        raise ModuleNotFoundError(
+            f"aimfor.{name} needs its extra: pip install 'aimfor[sklearn]'", name=error.name
+        ) from error
+    return getattr(module, name)

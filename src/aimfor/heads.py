@@ -7,8 +7,10 @@ no head sees another's gradient.
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -97,6 +99,17 @@ class Rows:
         return Bags(*(part.to(self.device) for part in (columns, values, starts)), chosen.shape[1])
 
 
+@contextmanager
+def one_thread(wanted: bool = True) -> Iterator[None]:
+    """Torch with one thread, where batches are too small for a second one to bring more than it costs."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if wanted else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def chunks(count: int, size: int = CHUNK) -> Iterator[slice]:
     """Slices that cover `count` rows."""
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
@@ -173,7 +186,7 @@ class Layers(Heads):
         super().__init__(num_heads, num_labels)
         sizes = [num_features, *hidden_sizes, num_labels]
         self.weights, self.offsets = nn.ParameterList(), nn.ParameterList()
-        for layer, (inputs, outputs) in enumerate(zip(sizes, sizes[1:], strict=False)):
+        for layer, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
             bound = 1 / math.sqrt(inputs)
             # The first layer is one matrix for all heads, [D, G * outputs]; the others are applied head by head.
             shape = (inputs, num_heads, outputs) if layer == 0 else (num_heads, inputs, outputs)

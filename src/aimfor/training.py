@@ -1,9 +1,4 @@
-"""Step, second half: candidates trained side by side, and the choice among them on rows that none of them saw.
-
-No single recipe is best everywhere, log-loss included, so none is bet on: log-loss with several decays comes first, then
-the aim and its area with convex and tight surrogates, from the weights of log-loss and from scratch. Exact metrics on
-validation rows choose, and log-loss is left only for a difference that the noise of those rows does not explain.
-"""
+"""Step, second half: heads trained side by side, each by its own recipe and kept at its best look at other rows."""
 
 from __future__ import annotations
 
@@ -18,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from aimfor.aims import AUCPR, Aim
+from aimfor.aims import Aim
 from aimfor.heads import Heads, Rows, chunks, epochs
 from aimfor.log_odds import log_odds
 from aimfor.losses import InfeasibleConstraintWarning, Loss
@@ -26,10 +21,8 @@ from aimfor.metrics import UndefinedMetricError, UndefinedMetricWarning
 
 # How often the validation rows are looked at in one stage. More looks find better snapshots of noise.
 LOOKS = 8
-# Resamples of the validation rows from which the noise of a difference is known.
-RESAMPLES = 200
-# From so many labels on, labels are resampled instead of rows: they are as many independent comparisons.
-MANY_LABELS = 20
+# Batches on the hinge before a tight surrogate: shorter than the default of `Loss`, as training is.
+WARMUP = 200
 # Rows that a full-batch fit of log-loss reads at most; a linear model learns nothing more from others.
 FULL_BATCH_ROWS = 200_000
 FULL_BATCH_STEPS = 150
@@ -82,6 +75,22 @@ class Recipe:
         return f"{self.aim}, {self.surrogate}{exact}, from {self.start}"
 
 
+class Budget(NamedTuple):
+    """How long and how fast candidates are trained.
+
+    Attributes:
+        steps: batches.
+        rate: of Adam; it falls to 0 along a half cosine.
+        batch_size: rows of a batch.
+        patience: looks without any head getting better, after which training stops.
+    """
+
+    steps: int
+    rate: float
+    batch_size: int
+    patience: int
+
+
 class Candidate(NamedTuple):
     """A trained head at its best look.
 
@@ -91,7 +100,6 @@ class Candidate(NamedTuple):
         scores: its scores there, `[n, L]`.
         tensors: its weights.
         step: batches trained when it was best.
-        multiplier, violation: means over labels and anchors at the end of training; nan for log-loss.
     """
 
     recipe: Recipe
@@ -109,7 +117,7 @@ Watch = Callable[[str, int, int, float, float], None]
 
 
 def judged(aim: Aim, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> float:
-    """The exact metric of an aim, a mean over labels, signed so that higher is better; the worst where it is undefined."""
+    """The exact metric, a mean over labels, signed so that higher is better; the worst value where it is undefined."""
     worst = 0.0 if aim.greater_is_better else -1.0
     try:
         with warnings.catch_warnings():
@@ -143,10 +151,10 @@ class Objectives:
         recipes: one per head.
         num_labels: L.
         multiclass: whether labels are classes; the aim is then trained on the log-odds.
-        warmup: batches on the hinge before a tight surrogate.
+        device: where the scores are.
     """
 
-    def __init__(self, recipes: Sequence[Recipe], num_labels: int, multiclass: bool, warmup: int, device: Any):
+    def __init__(self, recipes: Sequence[Recipe], num_labels: int, multiclass: bool, device: Any):
         self.num_labels, self.multiclass = num_labels, multiclass
         self.groups: list[tuple[Loss | None, list[int]]] = []
         kinds = [(one.aim, one.surrogate, one.constraint) if one.aim else None for one in recipes]
@@ -156,7 +164,7 @@ class Objectives:
                 self.groups.append((None, heads))
                 continue
             aim, surrogate, constraint = kind
-            options = {"surrogate": surrogate, "constraint": constraint, "warmup": warmup}
+            options: dict[str, Any] = {"surrogate": surrogate, "constraint": constraint, "warmup": WARMUP}
             loss = Loss(repeated(aim, len(heads)), num_labels=len(heads) * num_labels, **options)
             self.groups.append((loss.to(device), heads))
 
@@ -199,12 +207,8 @@ def train(
     validation: Rows,
     judge: Judge,
     *,
+    budget: Budget,
     multiclass: bool,
-    steps: int,
-    rate: float,
-    batch_size: int,
-    patience: int,
-    warmup: int,
     generator: np.random.Generator,
     watch: Watch | None = None,
     stage: str = "",
@@ -217,12 +221,8 @@ def train(
         data: rows to train on.
         validation: rows to look at.
         judge: how good scores of the validation rows are.
+        budget: how long and how fast.
         multiclass: whether labels are classes.
-        steps: batches.
-        rate: of Adam; it falls to 0 along a half cosine.
-        batch_size: rows of a batch.
-        patience: looks without any head getting better, after which training stops.
-        warmup: batches on the hinge before a tight surrogate.
         generator: for the order of the rows.
         watch: told at every look.
         stage: its name for `watch`.
@@ -231,33 +231,26 @@ def train(
         One candidate per head.
     """
     device = data.rows.device
-    objectives = Objectives(recipes, heads.num_labels, multiclass, warmup, device)
+    objectives = Objectives(recipes, heads.num_labels, multiclass, device)
     decays = torch.tensor([recipe.decay for recipe in recipes], device=device)
-    optimiser = torch.optim.Adam(heads.parameters(), lr=rate)
+    optimiser = torch.optim.Adam(heads.parameters(), lr=budget.rate)
     best = look(heads, recipes, validation, judge, 0, multiclass)
-    looks = {math.ceil(steps * part / LOOKS) for part in range(1, LOOKS + 1)}
+    looks = {math.ceil(budget.steps * part / LOOKS) for part in range(1, LOOKS + 1)}
     fruitless = 0
     heads.train()
-    for step, index in zip(range(1, steps + 1), epochs(len(data.rows), batch_size, generator), strict=False):
-        features, labels, weights = data.take(index)
-        if weights is not None and not bool(weights.any()):
-            continue
-        loss = objectives(heads(features), labels, weights) + 0.5 * (decays * heads.squares()).sum()
-        optimiser.zero_grad()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", InfeasibleConstraintWarning)
-            loss.backward()
+    batches = epochs(len(data.rows), budget.batch_size, generator)
+    for step, index in zip(range(1, budget.steps + 1), batches, strict=False):
+        step_(heads, objectives, optimiser, decays, data.take(index))
         for group in optimiser.param_groups:
-            group["lr"] = 0.5 * rate * (1 + math.cos(math.pi * step / steps))
-        optimiser.step()
+            group["lr"] = 0.5 * budget.rate * (1 + math.cos(math.pi * step / budget.steps))
         if step in looks:
             found = look(heads, recipes, validation, judge, step, multiclass)
             better = [new.value > old.value for new, old in zip(found, best, strict=True)]
             best = [new if is_better else old for new, old, is_better in zip(found, best, better, strict=True)]
             fruitless = 0 if any(better) else fruitless + 1
             if watch is not None:
-                watch(stage, step, steps, max(one.value for one in best), objectives.violation())
-            if fruitless >= patience:
+                watch(stage, step, budget.steps, max(one.value for one in best), objectives.violation())
+            if fruitless >= budget.patience:
                 break
     return best
 
@@ -280,7 +273,9 @@ def ranked(scores: Tensor, multiclass: bool) -> Tensor:
     return log_odds(scores.flatten(0, 1)).view_as(scores) if multiclass else scores
 
 
-def converge_(heads: Heads, recipes: Sequence[Recipe], data: Data, multiclass: bool, generator: np.random.Generator) -> None:
+def converge_(
+    heads: Heads, recipes: Sequence[Recipe], data: Data, multiclass: bool, generator: np.random.Generator
+) -> None:
     """Bring linear heads to the minimum of their penalised log-loss by L-BFGS on all rows."""
     count = len(data.rows)
     if count > FULL_BATCH_ROWS:
@@ -314,3 +309,38 @@ def converge_(heads: Heads, recipes: Sequence[Recipe], data: Data, multiclass: b
         return whole
 
     optimiser.step(value)
+
+
+def step_(
+    heads: Heads,
+    objectives: Objectives,
+    optimiser: torch.optim.Optimizer,
+    decays: Tensor,
+    batch: tuple[Any, Tensor, Tensor | None],
+) -> None:
+    """One step of all heads on a batch."""
+    features, labels, weights = batch
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InfeasibleConstraintWarning)  # the candidates that have it are not chosen
+        loss = objectives(heads(features), labels, weights) + 0.5 * (decays * heads.squares()).sum()
+    optimiser.zero_grad()
+    loss.backward()
+    optimiser.step()
+
+
+def train_one(
+    heads: Heads,
+    recipe: Recipe,
+    objectives: Objectives,
+    optimiser: torch.optim.Optimizer,
+    data: Data,
+    batch_size: int,
+    seed: int,
+) -> None:
+    """One pass over the rows with a single head whose loss and optimiser go on from call to call."""
+    order = np.random.default_rng(seed).permutation(len(data.rows))
+    heads.train()
+    for part in chunks(len(order), batch_size):
+        step_(
+            heads, objectives, optimiser, torch.tensor([recipe.decay], device=data.rows.device), data.take(order[part])
+        )

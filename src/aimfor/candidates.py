@@ -1,0 +1,179 @@
+"""Step, last part: which recipes compete, and the choice among them on rows that none of them saw.
+
+No single recipe is best everywhere, log-loss included, so none is bet on: log-loss with several decays comes first,
+then the aim and its area with convex and tight surrogates, from the weights of log-loss and from scratch. Exact metrics
+on validation rows choose, and log-loss is left only for a difference that the noise of those rows does not explain.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from aimfor.aims import AUCPR, Aim
+from aimfor.heads import Heads
+from aimfor.metrics import UndefinedMetricWarning
+from aimfor.training import Budget, Candidate, Data, Recipe, Watch, converge_, judged, look, train
+
+# Resamples of the validation rows from which the noise of a difference is known.
+RESAMPLES = 200
+# From so many labels on, labels are compared instead of rows: they are as many independent comparisons.
+MANY_LABELS = 20
+
+
+def log_loss_recipes(decays: Sequence[float]) -> list[Recipe]:
+    """Log-loss with each decay."""
+    return [Recipe(None, decay=decay) for decay in decays]
+
+
+def aim_recipes(aim: Aim, decay: float, restarts: int) -> list[Recipe]:
+    """The aim and its area, with convex and tight surrogates, from log-loss and, `restarts` times, from scratch."""
+    area = AUCPR()
+    starts = ["log-loss", *["scratch"] * restarts]
+    aims = [aim] if aim == area else [aim, area]
+    return [
+        Recipe(one, surrogate, "surrogate", start, decay)
+        for one in aims
+        for surrogate in ("hinge", "sigmoid")
+        for start in starts
+    ]
+
+
+class Contest(NamedTuple):
+    """All candidates, log-loss first, and which of them was chosen."""
+
+    candidates: list[Candidate]
+    chosen: int
+
+
+def choose(candidates: Sequence[Candidate], aim: Aim, labels: np.ndarray, weights: np.ndarray | None, seed: int) -> int:
+    """The candidate to keep: the best log-loss, unless another is better by more than the noise of these rows.
+
+    Args:
+        candidates: trained heads, log-loss among them.
+        aim: by whose exact metric they are compared.
+        labels: `[n, L]` 0/1 of the validation rows.
+        weights: `[n]` or None.
+        seed: of the resampling.
+
+    Returns:
+        Its index.
+    """
+    order = sorted(range(len(candidates)), key=lambda index: -candidates[index].value)
+    simple = next((index for index in order if candidates[index].recipe.aim is None), None)
+    if simple is None or simple == order[0]:
+        return order[0]
+    mean, deviation = paired_difference(candidates[order[0]], candidates[simple], aim, labels, weights, seed)
+    return order[0] if mean > deviation else simple
+
+
+def paired_difference(
+    one: Candidate, other: Candidate, aim: Aim, labels: np.ndarray, weights: np.ndarray | None, seed: int
+) -> tuple[float, float]:
+    """Mean and standard deviation, over resamples of the rows, of what `one` has more than `other`."""
+    generator = np.random.default_rng(seed)
+    if labels.shape[1] >= MANY_LABELS:
+        values = [per_label(aim, candidate.scores, labels, weights) for candidate in (one, other)]
+        differences = values[0] - values[1]
+        differences = differences[~np.isnan(differences)]
+        return float(differences.mean()), float(differences.std() / math.sqrt(max(1, len(differences))))
+    count = len(labels)
+    differences = []
+    for _ in range(RESAMPLES):
+        drawn = generator.multinomial(count, np.full(count, 1 / count)).astype(np.float64)
+        drawn = drawn if weights is None else drawn * weights
+        differences.append(judged(aim, one.scores, labels, drawn) - judged(aim, other.scores, labels, drawn))
+    return float(np.mean(differences)), float(np.std(differences))
+
+
+def per_label(aim: Aim, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """The exact metric of every label, signed so that higher is better, nan where it does not exist."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UndefinedMetricWarning)
+        values = np.asarray(aim.metric(labels, scores, sample_weight=weights))
+    return values if aim.greater_is_better else -values
+
+
+def compete(
+    make_heads: Callable[[int, int], Heads],
+    aim: Aim,
+    data: Data,
+    validation: Data,
+    *,
+    multiclass: bool,
+    linear: bool,
+    single: Recipe | None,
+    restarts: int,
+    decays: Sequence[float],
+    budget: Budget,
+    seed: int,
+    watch: Watch | None = None,
+) -> Contest:
+    """Train candidates and choose among them on the validation rows.
+
+    Args:
+        make_heads: gives new heads from their number and a seed.
+        aim: what the model is judged by.
+        data: rows to train on.
+        validation: rows to choose on.
+        multiclass: whether labels are classes.
+        linear: whether the heads are linear, so that log-loss has one minimum, which is then found exactly.
+        single: the only recipe to train; None for all of them.
+        restarts: candidates from scratch for each recipe.
+        decays: tried with log-loss.
+        budget: how long and how fast.
+        seed: of starts, order and resampling.
+        watch: told at every look.
+
+    Returns:
+        All candidates and which of them to keep.
+    """
+    generator = np.random.default_rng(seed)
+    labels, weights = validation.labels.numpy(), None if validation.weights is None else validation.weights.numpy()
+    if multiclass:
+        labels = one_hot(labels, make_heads(1, seed).num_labels)
+
+    def judge(scores: np.ndarray) -> float:
+        return judged(aim, scores, labels, weights)
+
+    def trained(heads: Heads, recipes: list[Recipe], stage: str) -> list[Candidate]:
+        return train(
+            heads,
+            recipes,
+            data,
+            validation.rows,
+            judge,
+            budget=budget,
+            multiclass=multiclass,
+            generator=generator,
+            watch=watch,
+            stage=stage,
+        )
+
+    if single is not None:
+        return Contest(trained(make_heads(1, seed), [single], single.name), 0)
+    recipes = log_loss_recipes(decays)
+    heads = make_heads(len(recipes), seed)
+    if linear:
+        converge_(heads, recipes, data, multiclass, generator)
+        candidates = look(heads, recipes, validation.rows, judge, 0, multiclass)
+    else:
+        candidates = trained(heads, recipes, "log-loss")
+    # Of equal ones, the strongest decay.
+    best = max(reversed(candidates), key=lambda one: one.value)
+    recipes = aim_recipes(aim, best.recipe.decay, restarts)
+    heads = make_heads(len(recipes), seed + 1)
+    for index, recipe in enumerate(recipes):
+        if recipe.start == "log-loss":
+            heads.set_head_(index, best.tensors)
+    candidates += trained(heads, recipes, "the aim")
+    return Contest(candidates, choose(candidates, aim, labels, weights, seed))
+
+
+def one_hot(classes: np.ndarray, count: int) -> np.ndarray:
+    """Class indices `[n]` or `[n, 1]` as 0/1 `[n, count]`."""
+    return (classes.reshape(-1, 1) == np.arange(count)).astype(np.int64)

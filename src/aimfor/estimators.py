@@ -1,0 +1,524 @@
+"""Serve: scikit-learn estimators that train for an aim and decide at an operating point chosen on held-out rows."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from torch import nn
+
+from aimfor import checks
+from aimfor.aim_parser import aim as parse_aim
+from aimfor.aims import Aim
+from aimfor.calibration import calibration
+from aimfor.candidates import compete, one_hot
+from aimfor.heads import Heads, Layers, Modules, Rows, Scaling, module_maker, one_thread
+from aimfor.operating_points import operating_point
+from aimfor.progress import Progress
+from aimfor.scorers import exact_metric
+from aimfor.surrogates import SURROGATES
+from aimfor.training import Budget, Candidate, Data, Objectives, Recipe, ranked, train_one
+
+SOLVERS = ("sgd", "lp", "search")
+
+
+class NoValidationWarning(UserWarning):
+    """The rows are too few to hold some back, so every choice was made on the rows that were trained on."""
+
+
+class Classifier(ClassifierMixin, BaseEstimator):
+    """A classifier trained for the number it is judged by, with the threshold that goes with it.
+
+    By default it never bets on one recipe: log-loss, the aim and its area are trained as heads of one model, the exact
+    metric on held-out rows chooses among them, and log-loss is left only for more than the noise of those rows. The
+    threshold is then chosen on the same rows.
+
+    Args:
+        aim: an aim record or its text, such as "recall@precision>=0.9".
+        model: "linear", "mlp", an `nn.Module` for `[B, D]` float32 rows with one output per label (it is copied), or a
+            function without arguments that makes one.
+        hidden_layer_sizes: widths of the hidden layers of "mlp".
+        surrogate: "auto" for the choice among candidates; "hinge", "log", "smooth_hinge", "ramp" or "sigmoid" for that
+            single recipe of the aim, started from scratch; "log_loss" for log-loss alone.
+        constraint: "surrogate" or "exact", for a single recipe; see `Loss`.
+        solver: "sgd"; "lp" for the exact optimum of the relaxed problem by linear programming; "search" for binary
+            search on the multiplier, each step a weighted SVM (surrogate "hinge") or logistic fit ("log"). The last two
+            are for linear models of one label; small data for "lp".
+        restarts: candidates started from scratch, for each recipe.
+        validation_fraction: share of the rows held back for all choices; 0 makes them on the training rows.
+        confidence: of the operating point; the constraint then holds on the population with at least this probability.
+        calibrate: fit probabilities on the validation rows, for `predict_proba`: True, "isotonic" or "logistic".
+        steps: batches that each stage trains for.
+        batch_size: rows of a batch.
+        learning_rate: of Adam at the start; it falls to 0 along a half cosine.
+        weight_decay: weight of half the squared weights in the loss; "auto" tries several with log-loss.
+        patience: looks at the validation rows (eight in a stage) without any candidate getting better, after which the
+            stage ends.
+        device: where training runs.
+        random_state: seed, or numpy generator, of split, start and order; an int gives identical results.
+        verbose: show progress with the exact validation metric and the violation.
+
+    Attributes:
+        classes_: labels in sorted order; of two, the second is the positive one. For multi-label y, 0..L-1.
+        operating_point_: `OperatingPoint`, or a tuple with one per label or class.
+        threshold_: its threshold on the raw score, None where none qualifies; an array (nan for None) for many.
+        history_: one dict per candidate: name, validation value of the exact metric, step, whether it was chosen.
+        n_features_in_, feature_names_in_: of the rows given to `fit`.
+
+    Example:
+        >>> from sklearn.datasets import make_classification
+        >>> X, y = make_classification(400, weights=[0.9], random_state=0)
+        >>> model = Classifier("recall@precision>=0.8", steps=200, random_state=0).fit(X, y)
+        >>> model.predict(X[:3]).shape
+        (3,)
+    """
+
+    def __init__(
+        self,
+        aim: str | Aim = "aucpr",
+        *,
+        model: str | nn.Module | Callable[[], nn.Module] = "linear",
+        hidden_layer_sizes: tuple[int, ...] = (64,),
+        surrogate: str = "auto",
+        constraint: str = "surrogate",
+        solver: str = "sgd",
+        restarts: int = 1,
+        validation_fraction: float = 0.2,
+        confidence: float | None = None,
+        calibrate: bool | str = False,
+        steps: int = 2000,
+        batch_size: int = 512,
+        learning_rate: float = 0.01,
+        weight_decay: float | str = "auto",
+        patience: int = 4,
+        device: str = "cpu",
+        random_state: Any = None,
+        verbose: bool = False,
+    ):
+        self.aim = aim
+        self.model = model
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.surrogate = surrogate
+        self.constraint = constraint
+        self.solver = solver
+        self.restarts = restarts
+        self.validation_fraction = validation_fraction
+        self.confidence = confidence
+        self.calibrate = calibrate
+        self.steps = steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.patience = patience
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        validation_data: tuple[Any, ...] | None = None,
+    ) -> Classifier:
+        """Train the candidates, keep one, and choose its operating point.
+
+        Args:
+            X: `[n, D]`, dense or SciPy sparse (never made dense), finite.
+            y: `[n]` of two or more classes, or `[n, L]` of 0/1 for several labels.
+            sample_weight: `[n]`, at least 0; a row of weight 0 is as good as absent.
+            validation_data: `(X, y)` or `(X, y, sample_weight)` held out by the caller, instead of a part of the rows.
+
+        Returns:
+            Itself.
+        """
+        aim = self._check_options()
+        X, labels, weights = self._check_rows(X, y, sample_weight)
+        for count in aim.label_counts():
+            checks.rule(count == labels.shape[1], "aim", f"must have one target per label ({labels.shape[1]})", count)
+        random = check_random_state(self.random_state)
+        seed = int(random.randint(2**31 - 1))
+        if validation_data is not None:
+            held_out = self._check_validation(*validation_data)
+            fitted, source = (X, labels, weights), "the given validation rows"
+        else:
+            fitted, held_out, source = self._split(X, labels, weights, seed)
+        self.scaling_ = Scaling.of(fitted[0], fitted[2])
+        data, validation = (self._data(*part) for part in (fitted, held_out))
+        start = time.perf_counter()
+        if self.solver == "sgd":
+            with one_thread(isinstance(self.model, str)), Progress(self.verbose, str(aim)) as watch:
+                contest = compete(
+                    self._make_heads,
+                    aim,
+                    data,
+                    validation,
+                    multiclass=self._multiclass,
+                    linear=self.model == "linear",
+                    single=self._single_recipe(aim),
+                    restarts=self.restarts,
+                    decays=self._decays(),
+                    budget=Budget(self.steps, self.learning_rate, self.batch_size, self.patience),
+                    seed=seed,
+                    watch=watch,
+                )
+            self._keep(contest.candidates[contest.chosen])
+            self.history_ = _history(contest.candidates, contest.chosen, aim)
+        else:
+            self._solve(aim, fitted)
+        self.fit_seconds_ = time.perf_counter() - start
+        self._decide(aim, held_out, source)
+        return self
+
+    def partial_fit(
+        self, X: Any, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Classifier:
+        """One pass over these rows with a single recipe ("auto" means the hinge), going on from the last call.
+
+        Features are scaled as in the first call, and the rate does not fall. The operating point is chosen on the rows
+        of the last call, after training on them.
+
+        Args:
+            X: as in `fit`.
+            y: as in `fit`.
+            classes: all classes that will ever come; needed in the first call unless y has them all.
+            sample_weight: as in `fit`.
+
+        Returns:
+            Itself.
+        """
+        aim = self._check_options()
+        checks.rule(self.solver == "sgd", "solver", 'must be "sgd" for partial_fit', repr(self.solver))
+        first = not hasattr(self, "running_")
+        X, labels, weights = self._check_rows(X, y, sample_weight, classes=classes, first=first, partial=True)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if first:
+            self.scaling_ = Scaling.of(X, weights)
+            recipe = self._single_recipe(aim) or Recipe(aim, "hinge", decay=self._decays()[0])
+            self.model_ = self._make_heads(1, seed)
+            objectives = Objectives([recipe], self.model_.num_labels, self._multiclass, self.device)
+            optimiser = torch.optim.Adam(self.model_.parameters(), lr=self.learning_rate)
+            self.running_ = recipe, objectives, optimiser
+            self.history_ = []
+        train_one(self.model_.float(), *self.running_, self._data(X, labels, weights), self.batch_size, seed)
+        self.history_.append({"name": self.running_[0].name, "rows": len(labels)})
+        self._decide(aim, (X, labels, weights), "the rows of the last partial_fit, trained on")
+        return self
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Raw scores minus the operating threshold, so that 0 is the decision; raw scores where there is no threshold.
+
+        Args:
+            X: `[n, D]`.
+
+        Returns:
+            `[n]` for one label, `[n, L]` for several; for classes their log-odds `[n, C]`.
+        """
+        raw = self._raw(X)
+        if self._multiclass:
+            return raw
+        against = _against(raw, np.nan_to_num(np.asarray(self.threshold_, dtype=np.float64), nan=0.0))
+        return against[:, 0] if self._one_label else against
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Decisions at the operating point; the class of the highest score where there are more than two.
+
+        Args:
+            X: `[n, D]`.
+
+        Returns:
+            `[n]` of `classes_`, or `[n, L]` of 0/1.
+
+        Raises:
+            ValueError: where no threshold qualified; `decision_function` still ranks.
+        """
+        raw = self._raw(X)
+        if self._multiclass:
+            return self.classes_[raw.argmax(1)]
+        points = self.operating_point_ if isinstance(self.operating_point_, tuple) else (self.operating_point_,)
+        decided = np.stack([point.predict(raw[:, label]) for label, point in enumerate(points)], axis=1)
+        return decided if not self._one_label else self.classes_[decided[:, 0]]
+
+    @available_if(lambda self: bool(self.calibrate))
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities calibrated on the validation rows; only with `calibrate`.
+
+        Args:
+            X: `[n, D]`.
+
+        Returns:
+            `[n, 2]`, `[n, C]`, or `[n, L]` for several labels.
+        """
+        raw = self._raw(X)
+        chances = np.stack([curve(raw[:, label]) for label, curve in enumerate(self.calibration_)], axis=1)
+        if self._multiclass:
+            total = chances.sum(1, keepdims=True)
+            return np.where(total > 0, chances / np.where(total > 0, total, 1), 1 / chances.shape[1])
+        return np.hstack([1 - chances, chances]) if self._one_label else chances
+
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """The aim's exact metric, a mean over labels or classes; negated where less is better (fpr@tpr).
+
+        Args:
+            X: `[n, D]`.
+            y: as in `fit`.
+            sample_weight: `[n]`.
+        """
+        raw = self._raw(X)
+        labels = one_hot(self._encode(y), len(self.classes_)) if self._multiclass else self._encode(y)
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, raw)
+        return exact_metric(parse_aim(self.aim), labels, raw, weights)
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """Weights of a linear model on the features as they came, `[L, D]`."""
+        return self._folded()[0]
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """Offsets of a linear model, `[L]`; the operating threshold is apart."""
+        return self._folded()[1]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_label = self.solver == "sgd"
+        tags.classifier_tags.multi_class = self.solver == "sgd"
+        tags.target_tags.single_output = True
+        tags.target_tags.multi_output = self.solver == "sgd"
+        return tags
+
+    # What was asked for.
+
+    def _check_options(self) -> Aim:
+        aim = parse_aim(self.aim)
+        checks.choice("solver", self.solver, SOLVERS)
+        checks.choice("surrogate", self.surrogate, ("auto", "log_loss", *SURROGATES))
+        checks.choice("constraint", self.constraint, ("surrogate", "exact"))
+        if isinstance(self.model, str):
+            checks.choice("model", self.model, ("linear", "mlp"))
+        elif not callable(self.model):
+            raise TypeError(f'model must be "linear", "mlp", an nn.Module or a function, got {self.model!r}')
+        if self.solver != "sgd":
+            checks.rule(self.model == "linear", "model", f'must be "linear" for solver {self.solver!r}', self.model)
+        checks.in_range("validation_fraction", self.validation_fraction, 0, 1, open_high=True)
+        for name, least in (("restarts", 0), ("steps", 1), ("batch_size", 1), ("patience", 1)):
+            value = getattr(self, name)
+            checks.whole_number(name, int(value) if isinstance(value, Integral) else value, at_least=least)
+        checks.positive_number("learning_rate", self.learning_rate)
+        if self.weight_decay != "auto":
+            checks.in_range("weight_decay", self.weight_decay, 0, math.inf, open_high=True)
+        checks.choice("calibrate", self.calibrate, (False, True, "isotonic", "logistic"))
+        return aim
+
+    def _single_recipe(self, aim: Aim) -> Recipe | None:
+        if self.surrogate == "auto":
+            return None
+        decay = 0.0 if self.weight_decay == "auto" else float(self.weight_decay)
+        return Recipe(None if self.surrogate == "log_loss" else aim, self.surrogate, self.constraint, "scratch", decay)
+
+    def _decays(self) -> tuple[float, ...]:
+        if self.weight_decay != "auto":
+            return (float(self.weight_decay),)
+        return (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1) if self.model == "linear" else (1e-6, 1e-4, 1e-3, 1e-2)
+
+    # What came in.
+
+    def _check_rows(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        *,
+        classes: ArrayLike | None = None,
+        first: bool = True,
+        partial: bool = False,
+    ) -> tuple[Any, np.ndarray, np.ndarray | None]:
+        """Features, labels `[n, L]` (classes as `[n, 1]` of indices) and weights; rows of weight 0 are dropped."""
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), multi_output=True, reset=first
+        )
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        if first:
+            self._learn_classes(y if classes is None else np.asarray(classes), y)
+        labels = self._encode(y)
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            kept = weights > 0
+            checks.rule(bool(kept.any()), "sample_weight", "must have an entry above 0", "none")
+            if not kept.all():
+                X, labels, weights = X[kept], labels[kept], weights[kept]
+        if not partial and self._one_label and len(np.unique(labels)) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs rows of at least 2 classes, got one class only: "
+                f"{self.classes_[int(labels[0, 0])]!r}"
+            )
+        return X, labels, weights
+
+    def _learn_classes(self, classes: np.ndarray, y: np.ndarray) -> None:
+        kind = type_of_target(y, input_name="y", raise_unknown=True)
+        if kind == "multilabel-indicator":
+            self._multiclass, self._one_label = False, False
+            self.classes_ = np.arange(y.shape[1])
+            return
+        if y.ndim != 1 or kind not in ("binary", "multiclass"):
+            raise ValueError(f"Unknown label type: y must hold classes [n] or 0/1 [n, L], got {kind}")
+        self.classes_ = np.unique(classes)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs rows of at least 2 classes, got one class only: {self.classes_[0]!r}"
+            )
+        self._multiclass, self._one_label = len(self.classes_) > 2, len(self.classes_) == 2
+        if self._multiclass and self.solver != "sgd":
+            raise ValueError(
+                f"Only binary classification is supported with solver {self.solver!r}. "
+                f"The type of the target is {kind}."
+            )
+
+    def _encode(self, y: Any) -> np.ndarray:
+        """Labels `[n, L]` of 0/1; classes as `[n, 1]` of their indices."""
+        y = y.toarray() if sparse.issparse(y) else np.asarray(y)
+        if not self._one_label and not self._multiclass:
+            if y.ndim != 2 or y.shape[1] != len(self.classes_):
+                raise ValueError(f"y must have shape [n, {len(self.classes_)}], got {y.shape}")
+            return y.astype(np.int64)
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = y[:, 0]
+        index = np.searchsorted(self.classes_, y)
+        known = (index < len(self.classes_)) & (self.classes_[np.minimum(index, len(self.classes_) - 1)] == y)
+        if not known.all():
+            raise ValueError(f"y must hold classes seen in fit, {list(self.classes_)}, got {y[~known][0]!r}")
+        return index[:, None].astype(np.int64)
+
+    def _check_validation(self, X: Any, y: Any, sample_weight: Any = None) -> tuple[Any, np.ndarray, np.ndarray | None]:
+        X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
+        labels = self._encode(y)
+        checks.rule(len(labels) == X.shape[0], "validation_data", f"must have {X.shape[0]} labels", len(labels))
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
+        return X, labels, weights
+
+    def _split(self, X: Any, labels: np.ndarray, weights: np.ndarray | None, seed: int):
+        """Training and validation rows, stratified; the same rows twice where none can be held back."""
+        whole = X, labels, weights
+        if self.validation_fraction == 0:
+            return whole, whole, "the training rows"
+        by_class = labels[:, 0] if self._one_label or self._multiclass else None
+        held = round(self.validation_fraction * len(labels))
+        enough = held >= 1 and len(labels) - held >= 1
+        if by_class is not None:
+            kinds, counts = np.unique(by_class, return_counts=True)
+            enough = counts.min() >= 2 and held >= len(kinds) and len(labels) - held >= len(kinds)
+        if not enough:
+            warnings.warn(
+                f"{len(labels)} rows are too few to hold some back: every choice is made on the training rows",
+                NoValidationWarning,
+                stacklevel=3,
+            )
+            return whole, whole, "the training rows"
+        fit_rows, held_rows = train_test_split(
+            np.arange(len(labels)), test_size=held, stratify=by_class, random_state=seed
+        )
+        parts = []
+        for rows in (np.sort(fit_rows), np.sort(held_rows)):
+            parts.append((X[rows], labels[rows], None if weights is None else weights[rows]))
+        return *parts, "the validation rows"
+
+    def _data(self, X: Any, labels: np.ndarray, weights: np.ndarray | None) -> Data:
+        own = labels[:, 0] if self._multiclass else labels.astype(np.float32)
+        tensor_weights = None if weights is None else torch.from_numpy(weights.astype(np.float32))
+        return Data(Rows(X, self.scaling_, self.device), torch.from_numpy(own), tensor_weights)
+
+    # What comes out.
+
+    def _make_heads(self, num_heads: int, seed: int) -> Heads:
+        outputs = len(self.classes_) if self._multiclass or not self._one_label else 1
+        generator = torch.Generator().manual_seed(seed)
+        if isinstance(self.model, str):
+            sizes = tuple(self.hidden_layer_sizes) if self.model == "mlp" else ()
+            heads: Heads = Layers(num_heads, self.n_features_in_, outputs, sizes, generator)
+        else:
+            with torch.random.fork_rng():
+                torch.manual_seed(seed)
+                heads = Modules(num_heads, outputs, module_maker(self.model))
+        return heads.to(self.device)
+
+    def _keep(self, candidate: Candidate) -> None:
+        self.model_ = self._make_heads(1, 0)
+        self.model_.set_head_(0, candidate.tensors)
+
+    def _solve(self, aim: Aim, fitted: tuple[Any, np.ndarray, np.ndarray | None]) -> None:
+        checks.rule(
+            self._one_label, "y", f"must have one label for solver {self.solver!r}", f"{len(self.classes_)} labels"
+        )
+        raise NotImplementedError
+
+    def _decide(self, aim: Aim, held_out: tuple[Any, np.ndarray, np.ndarray | None], source: str) -> None:
+        X, labels, weights = held_out
+        raw = self._raw_of(X)
+        if self._multiclass:
+            labels = one_hot(labels, len(self.classes_))
+        options = {"confidence": self.confidence, "sample_weight": weights, "source": source}
+        if self._one_label:
+            self.operating_point_ = operating_point(labels[:, 0], raw[:, 0], aim, **options)
+            self.threshold_ = self.operating_point_.threshold
+        else:
+            self.operating_point_ = operating_point(labels, raw, aim, **options)
+            found = [math.nan if point.threshold is None else point.threshold for point in self.operating_point_]
+            self.threshold_ = np.array(found)
+        if self.calibrate:
+            self.calibration_ = [
+                calibration(self.calibrate, raw[:, label], labels[:, label], weights) for label in range(raw.shape[1])
+            ]
+
+    def _raw(self, X: Any) -> np.ndarray:
+        check_is_fitted(self, "model_")
+        return self._raw_of(validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False))
+
+    def _raw_of(self, X: Any) -> np.ndarray:
+        # In double and then rounded to single, a row has one score whichever rows come with it: matrix products round
+        # differently with the number of rows, and a threshold is the score of a row.
+        exact = isinstance(self.model_, Layers)
+        model = self.model_.double() if exact else self.model_
+        scores = model.scores(Rows(X, self.scaling_, self.device, torch.float64 if exact else torch.float32))
+        return ranked(scores, self._multiclass)[:, 0].float().double().numpy()
+
+    def _folded(self) -> tuple[np.ndarray, np.ndarray]:
+        if self.model != "linear":
+            raise AttributeError(f'coef_ and intercept_ exist for model "linear" only, got {self.model!r}')
+        check_is_fitted(self, "model_")
+        tensors = self.model_.head(0)
+        weight, offset = (tensors[name].double().cpu().numpy() for name in ("weights.0", "offsets.0"))
+        mean, scale = self.scaling_
+        coefficients = (weight / scale[:, None]).T
+        return coefficients, offset if mean is None else offset - coefficients @ mean
+
+
+def _against(raw: np.ndarray, threshold: np.ndarray) -> np.ndarray:
+    """raw - threshold, a hair above 0 for scores at the threshold, which count as positive."""
+    return np.where(raw >= threshold, np.maximum(raw - threshold, np.finfo(np.float64).tiny), raw - threshold)
+
+
+def _history(candidates: list[Candidate], chosen: int, aim: Aim) -> list[dict[str, Any]]:
+    sign = 1 if aim.greater_is_better else -1
+    return [
+        {"name": one.recipe.name, "value": sign * one.value, "step": one.step, "chosen": index == chosen}
+        for index, one in enumerate(candidates)
+    ]

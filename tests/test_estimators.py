@@ -1,0 +1,292 @@
+"""The estimators: scikit-learn's own checks, and what they promise beyond them."""
+
+import pickle
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+import torch
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import make_classification, make_multilabel_classification
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch import nn
+
+import aimfor
+from aimfor.estimators import NoValidationWarning
+
+QUICK = {"steps": 40, "batch_size": 64, "random_state": 0}
+RANDOM_BATCHES = "batches are drawn at random, as in scikit-learn's SGDClassifier"
+
+
+def expected_failures(estimator):
+    if estimator.solver != "sgd":
+        return {}
+    kinds = ("dense", "sparse")
+    return {f"check_sample_weight_equivalence_on_{kind}_data": RANDOM_BATCHES for kind in kinds}
+
+
+@parametrize_with_checks(
+    [
+        aimfor.Classifier(**QUICK),
+        aimfor.Classifier("f1", model="mlp", hidden_layer_sizes=(4,), surrogate="hinge", **QUICK),
+    ],
+    expected_failed_checks=expected_failures,
+)
+@pytest.mark.filterwarnings("ignore::aimfor.estimators.NoValidationWarning")
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def imbalanced(rows=600, seed=0, **options):
+    return make_classification(rows, 8, weights=[0.85], class_sep=0.8, flip_y=0.02, random_state=seed, **options)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y = imbalanced()
+    return aimfor.Classifier("recall@precision>=0.7", **QUICK).fit(X, y), X, y
+
+
+def test_zero_is_the_decision(fitted):
+    model, X, y = fitted
+    decided = model.decision_function(X)
+    assert ((decided > 0) == (model.predict(X) == 1)).all()
+    raw = X @ model.coef_[0] + model.intercept_[0]
+    np.testing.assert_allclose(decided, raw - model.threshold_, atol=1e-4)
+    assert model.operating_point_.threshold == model.threshold_
+    assert model.score(X, y) == pytest.approx(aimfor.aim("recall@precision>=0.7").metric(y, decided), abs=1e-6)
+
+
+def test_history_names_every_candidate_and_one_choice(fitted):
+    model, *_ = fitted
+    assert sum(row["chosen"] for row in model.history_) == 1
+    names = [row["name"] for row in model.history_]
+    assert any(name.startswith("log-loss") for name in names)
+    assert any("sigmoid" in name for name in names)
+    assert any(name.startswith("aucpr") for name in names)
+    assert all(0 <= row["value"] <= 1 for row in model.history_)
+
+
+def test_chosen_is_no_worse_than_log_loss_on_the_validation_rows(fitted):
+    model, *_ = fitted
+    chosen = next(row for row in model.history_ if row["chosen"])
+    assert chosen["value"] >= max(row["value"] for row in model.history_ if row["name"].startswith("log-loss"))
+
+
+def test_a_target_no_data_can_reach_is_a_result_not_a_crash():
+    X, _ = imbalanced()
+    y = np.random.default_rng(0).integers(0, 2, len(X))
+    model = aimfor.Classifier("recall@precision>=0.999", **QUICK).fit(X, y)
+    if model.threshold_ is None:
+        assert model.operating_point_.reason
+        with pytest.raises(ValueError, match="threshold"):
+            model.predict(X)
+    assert np.isfinite(model.decision_function(X)).all()
+
+
+def test_identical_with_the_same_seed():
+    X, y = imbalanced()
+    one, other = (aimfor.Classifier(**QUICK).fit(X, y).decision_function(X) for _ in range(2))
+    np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("model", ["linear", "mlp"])
+def test_sparse_rows_are_never_made_dense(model, monkeypatch):
+    X = sparse.random(300, 40, 0.2, format="csr", random_state=0)
+    y = (np.asarray(X[:, :3].sum(1)).ravel() > 0.4).astype(int)
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("made dense")
+
+    for name in ("toarray", "todense"):
+        monkeypatch.setattr(sparse.csr_matrix, name, refuse)
+        monkeypatch.setattr(sparse.csr_array, name, refuse, raising=False)
+    fitted = aimfor.Classifier(model=model, **QUICK).fit(X, y)
+    assert fitted.score(X, y) > 0.5
+    monkeypatch.undo()
+    dense = fitted.decision_function(X.toarray())
+    np.testing.assert_allclose(fitted.decision_function(X), dense, atol=1e-5)
+
+
+def test_several_labels():
+    X, Y = make_multilabel_classification(400, n_classes=4, random_state=0)
+    model = aimfor.Classifier("f1", **QUICK).fit(X, Y)
+    assert model.predict(X).shape == Y.shape
+    assert model.decision_function(X).shape == Y.shape
+    assert len(model.operating_point_) == 4
+    assert model.score(X, Y) > 0.5
+
+
+def test_targets_per_label():
+    X, Y = make_multilabel_classification(400, n_classes=2, random_state=0)
+    model = aimfor.Classifier(aimfor.RecallAtPrecision((0.6, 0.7)), **QUICK).fit(X, Y)
+    assert [point.aim for point in model.operating_point_] == ["recall@precision>=0.6", "recall@precision>=0.7"]
+    with pytest.raises(ValueError, match="one target per label"):
+        aimfor.Classifier(aimfor.RecallAtPrecision((0.6, 0.7, 0.8)), **QUICK).fit(X, Y)
+
+
+def test_classes_as_texts():
+    X, y = make_classification(500, 8, n_informative=5, n_classes=3, random_state=0)
+    named = np.array(["cat", "dog", "eel"])[y]
+    model = aimfor.Classifier("aucpr", **QUICK).fit(X, named)
+    assert list(model.classes_) == ["cat", "dog", "eel"]
+    assert np.mean(model.predict(X) == named) > 0.6
+    assert model.decision_function(X).shape == (500, 3)
+
+
+def test_own_module_and_factory():
+    X, y = imbalanced()
+    module = nn.Sequential(nn.Linear(8, 4), nn.Tanh(), nn.Linear(4, 1), nn.Flatten(0))
+    before = [p.clone() for p in module.parameters()]
+    model = aimfor.Classifier(model=module, **QUICK).fit(X, y)
+    assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
+    assert model.predict(X).shape == y.shape
+    made = aimfor.Classifier(model=lambda: nn.Linear(8, 1), surrogate="hinge", **QUICK).fit(X, y)
+    assert made.predict(X).shape == y.shape
+    with pytest.raises(ValueError, match="model must give outputs of shape"):
+        aimfor.Classifier(model=nn.Linear(8, 3), **QUICK).fit(X, y)
+
+
+def test_given_validation_rows_choose():
+    X, y = imbalanced()
+    other = imbalanced(seed=1)
+    model = aimfor.Classifier(**QUICK).fit(X, y, validation_data=other)
+    assert "given validation rows" in model.operating_point_.source
+    assert model.operating_point_.num_rows == len(other[1])
+
+
+def test_partial_fit_learns_from_call_to_call():
+    X, y = imbalanced(2000)
+    model = aimfor.Classifier("aucpr", learning_rate=0.05, batch_size=100, random_state=0)
+    model.partial_fit(X[:100], y[:100], classes=[0, 1])
+    first = model.score(X, y)
+    for _ in range(5):
+        for start in range(0, 2000, 500):
+            model.partial_fit(X[start : start + 500], y[start : start + 500])
+    assert model.score(X, y) > first
+    assert model.predict(X).shape == y.shape
+
+
+def test_probabilities_only_when_calibrated():
+    X, y = imbalanced()
+    assert not hasattr(aimfor.Classifier(), "predict_proba")
+    for kind in (True, "isotonic", "logistic"):
+        chances = aimfor.Classifier(calibrate=kind, **QUICK).fit(X, y).predict_proba(X)
+        np.testing.assert_allclose(chances.sum(1), 1)
+        assert np.mean(chances[y == 1, 1]) > np.mean(chances[y == 0, 1])
+
+
+def test_confidence_gives_a_stricter_threshold():
+    X, y = imbalanced(4000)
+    plain, sure = (
+        aimfor.Classifier("recall@precision>=0.6", confidence=confidence, **QUICK).fit(X, y)
+        for confidence in (None, 0.95)
+    )
+    assert sure.operating_point_.confidence == 0.95
+    assert sure.threshold_ >= plain.threshold_
+
+
+def test_weight_zero_is_a_row_absent():
+    X, y = imbalanced()
+    weights = np.ones(len(y))
+    weights[:100] = 0
+    one = aimfor.Classifier(**QUICK).fit(X, y, weights).decision_function(X)
+    other = aimfor.Classifier(**QUICK).fit(X[100:], y[100:], weights[100:]).decision_function(X)
+    np.testing.assert_array_equal(one, other)
+
+
+def test_the_ecosystem():
+    X, y = imbalanced(300)
+    frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(8)])
+    piped = make_pipeline(StandardScaler(), aimfor.Classifier(surrogate="hinge", **(QUICK | {"steps": 300})))
+    searched = GridSearchCV(piped, {"classifier__aim": ["aucpr", "f1"]}, cv=2, scoring=aimfor.scorer("aucpr"))
+    assert searched.fit(frame, y).best_score_ > 0.3
+    model = aimfor.Classifier(surrogate="hinge", **QUICK)
+    assert len(cross_val_score(model, frame, y, cv=3, scoring=aimfor.scorer("recall@precision>=0.5"))) == 3
+    model.fit(frame, y)
+    assert list(model.feature_names_in_) == list(frame.columns)
+    for copied in (pickle.loads(pickle.dumps(model)), clone(model).fit(frame, y)):
+        np.testing.assert_array_equal(copied.decision_function(frame), model.decision_function(frame))
+    assert "Classifier" in model._repr_html_()
+
+
+def test_joblib(tmp_path):
+    X, y = imbalanced(300)
+    model = aimfor.Classifier(surrogate="hinge", calibrate=True, **QUICK).fit(X, y)
+    joblib.dump(model, tmp_path / "model")
+    np.testing.assert_array_equal(joblib.load(tmp_path / "model").predict_proba(X), model.predict_proba(X))
+
+
+def test_weights_are_routed():
+    X, y = imbalanced(300)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = aimfor.Classifier(surrogate="hinge", **QUICK).set_fit_request(sample_weight=True)
+        searched = GridSearchCV(
+            model, {"aim": ["aucpr"]}, cv=2, scoring=aimfor.scorer("aucpr").set_score_request(sample_weight=True)
+        )
+        searched.fit(X, y, sample_weight=np.where(y == 1, 2.0, 1.0))
+    assert searched.best_score_ > 0
+
+
+@pytest.mark.parametrize("text", ["aucpr", "recall@precision>=0.5", "f1", "tpr@fpr<=0.1", "fpr@tpr>=0.5", "aucroc"])
+def test_scorer_is_the_exact_metric(text):
+    X, y = imbalanced(400)
+    model = LogisticRegression().fit(X, y)
+    aim = aimfor.aim(text)
+    sign = 1 if aim.greater_is_better else -1
+    assert aimfor.scorer(text)(model, X, y) == sign * aim.metric(y, model.decision_function(X))
+    named = np.array(["no", "yes"])[y]
+    assert aimfor.scorer(text)(LogisticRegression().fit(X, named), X, named) == aimfor.scorer(text)(model, X, y)
+
+
+def test_few_rows_choose_on_themselves():
+    X, y = np.arange(6.0)[:, None], np.array([0, 0, 0, 0, 0, 1])
+    with pytest.warns(NoValidationWarning, match="too few"):
+        model = aimfor.Classifier(**QUICK).fit(X, y)
+    assert "training rows" in model.operating_point_.source
+
+
+def test_constant_features_do_no_harm():
+    X, y = imbalanced(300)
+    X = np.hstack([X, np.full((300, 1), 1e6), np.zeros((300, 1))])
+    assert np.isfinite(aimfor.Classifier(**QUICK).fit(X, y).decision_function(X)).all()
+
+
+BAD = [
+    ({"aim": "recal@precision>=0.9"}, ValueError, "recall@precision"),
+    ({"model": "forest"}, ValueError, "model must be"),
+    ({"model": 3}, TypeError, "model must be"),
+    ({"solver": "newton"}, ValueError, "solver must be"),
+    ({"surrogate": "hings"}, ValueError, "surrogate must be"),
+    ({"validation_fraction": 1.0}, ValueError, "validation_fraction must be in"),
+    ({"steps": 0}, ValueError, "steps must be"),
+    ({"learning_rate": -1}, ValueError, "learning_rate must be"),
+    ({"weight_decay": -1}, ValueError, "weight_decay must be"),
+    ({"calibrate": "beta"}, ValueError, "calibrate must be"),
+    ({"confidence": 2, "aim": "recall@precision>=0.5"}, ValueError, "confidence must be"),
+    ({"confidence": 0.9}, ValueError, "confidence needs an aim with a constraint"),
+]
+
+
+@pytest.mark.parametrize(("options", "error", "message"), BAD, ids=lambda value: str(value)[:40])
+def test_bad_options(options, error, message):
+    X, y = imbalanced(60)
+    with pytest.raises(error, match=message):
+        aimfor.Classifier(**{**QUICK, **options}).fit(X, y)
+
+
+def test_bad_rows():
+    X, y = imbalanced(60)
+    with pytest.raises(ValueError, match="NaN"):
+        aimfor.Classifier(**QUICK).fit(np.where(X > 2, np.nan, X), y)
+    with pytest.raises(ValueError, match="one class only"):
+        aimfor.Classifier(**QUICK).fit(X, np.zeros(60, dtype=int))
+    with pytest.raises(ValueError, match="Negative values in data passed to `sample_weight`"):
+        aimfor.Classifier(**QUICK).fit(X, y, -np.ones(60))
