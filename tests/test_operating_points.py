@@ -198,6 +198,21 @@ def atoms(positives, negatives):
     return draw, rates
 
 
+def flat(precision: float):
+    """The precision is the same at every threshold above the middle: just below the target, every one is wrong."""
+
+    def draw(rng, size):
+        scores = rng.random(size)
+        return rng.random(size) < np.where(scores > 0.5, precision, 0.0), scores
+
+    def rates(threshold):
+        tp, predicted = precision * min(1 - threshold, 0.5), 1 - threshold
+        prior = precision / 2
+        return tp / prior, (predicted - tp) / (1 - prior), prior
+
+    return draw, rates
+
+
 def population_rates(rates):
     recall, fpr, prior = rates
     tp, fp = prior * recall, (1 - prior) * fpr
@@ -225,7 +240,7 @@ POPULATIONS = {
     "few positives": (gaussians(0.1), 500),
     "negatives on top": (gaussians(0.4, hard=0.03), 500),
     "ties": (gaussians(0.4, step=0.5), 300),
-    # Precision exactly at the target 0.8, one step below it, and back: where a walk would go wrong.
+    "just below": (flat(0.7999), 600),
     "up and down": (atoms([0.05, 0.1, 0.1, 0.15], [0.5375, 0.0251, 0.0, 0.0374]), 300),
     "bad at the top": (atoms([0.1, 0.16, 0.08, 0.06], [0.5348, 0.0402, 0.002, 0.023]), 200),
 }
