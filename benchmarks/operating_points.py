@@ -33,9 +33,8 @@ import aimfor
 from common import RESULTS, Cells, print_table
 
 CONFIDENCE = 0.95
-SIZES = (500, 2_000, 10_000)
+DRAWS = {500: 500, 2_000: 500, 10_000: 200}  # by the number of rows
 PRIORS = (0.01, 0.1, 0.4)
-DRAWS = 500
 DISTANCE = 3.0  # between the means of the classes, in standard deviations
 STEP = 0.5  # between the distinct scores of the tied kind
 
@@ -206,7 +205,7 @@ def report(cells: Cells, methods: dict[str, Method]) -> None:
         rows = []
         for aim in dict.fromkeys(row["aim"] for row in cells.find(scores=kind)):
             for prior in PRIORS:
-                for size in SIZES:
+                for size in DRAWS:
                     found = {
                         name: cells.find(scores=kind, aim=aim, prior=prior, rows=size, method=name) for name in methods
                     }
@@ -251,8 +250,7 @@ def main() -> None:
     if mapie_version() is None:
         print("MAPIE is skipped: pip install mapie")
         methods = {name: method for name, method in METHODS.items() if not name.startswith("MAPIE")}
-    draws, sizes = (50, SIZES[:2]) if arguments.quick else (DRAWS, SIZES)
-    for size in sizes:
+    for size, draws in ({500: 50, 2_000: 50} if arguments.quick else DRAWS).items():
         for prior in PRIORS:
             for kind, population in populations(prior).items():
                 for seed, aim in enumerate(asked(prior)):

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -56,6 +56,7 @@ def signed(rates, name):
 
 
 @pytest.mark.parametrize("text", [*AIMS, *AT_CONSTRAINT])
+@settings(max_examples=50)
 @given(rows=rows)
 def test_is_the_best_of_all_thresholds(text, rows):
     labels, scores, weights = arrays(rows)
@@ -268,7 +269,8 @@ def test_levels_are_used_where_the_choice_is_simple():
 # Weights, ties, order, kinds of input
 
 
-@pytest.mark.parametrize("text", [*AIMS, *AT_CONSTRAINT])
+@pytest.mark.parametrize("text", [*AT_CONSTRAINT, "aucpr", "f2"])
+@settings(max_examples=50)
 @given(rows=st.lists(st.tuples(st.integers(0, 1), st.integers(-3, 3), st.integers(0, 3)), min_size=1, max_size=15))
 def test_whole_weights_are_repeated_rows(text, rows):
     labels, scores, weights = arrays(rows)
@@ -392,6 +394,7 @@ def test_predict():
 
 @pytest.mark.parametrize("text", [*AIMS, *AT_CONSTRAINT])
 @pytest.mark.parametrize("confidence", [None, 0.9])
+@settings(max_examples=20)
 @given(rows=rows, weighted=st.booleans())
 def test_json_and_back(text, confidence, rows, weighted):
     labels, scores, weights = arrays(rows)
