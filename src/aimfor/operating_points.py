@@ -2,7 +2,7 @@
 
 Without a confidence the threshold is the best of all distinct scores on the data at hand. With one, the constraint
 holds on the population the rows were drawn from with at least that probability, for any distribution of the scores and
-any number of rows. `docs/operating_points.md` has the argument; `_certain` has its three cases.
+any number of rows. `docs/operating_points.md` has the argument, `_certain` and `_walk` have it in short.
 """
 
 from __future__ import annotations
