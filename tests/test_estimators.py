@@ -35,7 +35,15 @@ def expected_failures(estimator):
 @parametrize_with_checks(
     [
         aimfor.Classifier(**QUICK),
-        aimfor.Classifier("f1", model="mlp", hidden_layer_sizes=(4,), surrogate="hinge", **QUICK),
+        aimfor.Classifier(
+            "f1",
+            model="mlp",
+            hidden_layer_sizes=(8,),
+            surrogate="hinge",
+            **(QUICK | {"steps": 200, "learning_rate": 0.05}),
+        ),
+        aimfor.Classifier("f1", solver="lp", validation_fraction=0),
+        aimfor.Classifier("precision@recall>=0.5", solver="search", validation_fraction=0),
     ],
     expected_failed_checks=expected_failures,
 )

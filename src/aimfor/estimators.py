@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from collections.abc import Callable
 from numbers import Integral
@@ -27,9 +26,11 @@ from aimfor.aims import Aim
 from aimfor.calibration import calibration
 from aimfor.candidates import compete, one_hot
 from aimfor.heads import Heads, Layers, Modules, Rows, Scaling, module_maker, one_thread
+from aimfor.losses import InfeasibleConstraintWarning
 from aimfor.operating_points import operating_point
 from aimfor.progress import Progress
 from aimfor.scorers import exact_metric
+from aimfor.solvers import solve_by_lp, solve_by_search
 from aimfor.surrogates import SURROGATES
 from aimfor.training import Budget, Candidate, Data, Objectives, Recipe, ranked, train_one
 
@@ -160,7 +161,6 @@ class Classifier(ClassifierMixin, BaseEstimator):
             fitted, held_out, source = self._split(X, labels, weights, seed)
         self.scaling_ = Scaling.of(fitted[0], fitted[2])
         data, validation = (self._data(*part) for part in (fitted, held_out))
-        start = time.perf_counter()
         if self.solver == "sgd":
             with one_thread(isinstance(self.model, str)), Progress(self.verbose, str(aim)) as watch:
                 contest = compete(
@@ -181,10 +181,10 @@ class Classifier(ClassifierMixin, BaseEstimator):
             self.history_ = _history(contest.candidates, contest.chosen, aim)
         else:
             self._solve(aim, fitted)
-        self.fit_seconds_ = time.perf_counter() - start
         self._decide(aim, held_out, source)
         return self
 
+    @available_if(lambda self: self.solver == "sgd")
     def partial_fit(
         self, X: Any, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Classifier:
@@ -203,7 +203,6 @@ class Classifier(ClassifierMixin, BaseEstimator):
             Itself.
         """
         aim = self._check_options()
-        checks.rule(self.solver == "sgd", "solver", 'must be "sgd" for partial_fit', repr(self.solver))
         first = not hasattr(self, "running_")
         X, labels, weights = self._check_rows(X, y, sample_weight, classes=classes, first=first, partial=True)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -465,10 +464,31 @@ class Classifier(ClassifierMixin, BaseEstimator):
         self.model_.set_head_(0, candidate.tensors)
 
     def _solve(self, aim: Aim, fitted: tuple[Any, np.ndarray, np.ndarray | None]) -> None:
-        checks.rule(
-            self._one_label, "y", f"must have one label for solver {self.solver!r}", f"{len(self.classes_)} labels"
-        )
-        raise NotImplementedError
+        """The optimum of the relaxed problem, as a model that scales like the others."""
+        X, labels, weights = fitted
+        checks.rule(self._one_label, "y", f"must have one label for solver {self.solver!r}", len(self.classes_))
+        if self.solver == "lp":
+            checks.choice("surrogate", self.surrogate, ("auto", "hinge"))
+            solution = solve_by_lp(X, labels[:, 0], weights, aim)
+        else:
+            checks.choice("surrogate", self.surrogate, ("auto", "hinge", "log"))
+            surrogate = "hinge" if self.surrogate == "auto" else self.surrogate
+            decay = 1e-4 if self.weight_decay == "auto" else float(self.weight_decay)
+            solution = solve_by_search(X, labels[:, 0], weights, aim, surrogate=surrogate, decay=decay)
+        if not solution.feasible:
+            warnings.warn(
+                f"no linear model meets the relaxed constraint of {str(aim)!r}, the least violation is "
+                f'{solution.violation:.3g}; try solver="sgd", an area such as aucpr, a milder target',
+                InfeasibleConstraintWarning,
+                stacklevel=3,
+            )
+        mean, scale = self.scaling_
+        offset = 0.0 if mean is None else float(mean @ solution.weight)
+        self.model_ = self._make_heads(1, 0).double()
+        tensors = {"weights.0": torch.from_numpy(solution.weight * scale)[:, None], "offsets.0": torch.tensor([offset])}
+        self.model_.set_head_(0, tensors)
+        found = {"objective": solution.objective, "violation": solution.violation, "feasible": solution.feasible}
+        self.history_ = [{"name": f"{aim}, solver {self.solver}", **found, "chosen": True}]
 
     def _decide(self, aim: Aim, held_out: tuple[Any, np.ndarray, np.ndarray | None], source: str) -> None:
         X, labels, weights = held_out
