@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -39,6 +39,19 @@ SOLVERS = ("sgd", "lp", "search")
 
 class NoValidationWarning(UserWarning):
     """The rows are too few to hold some back, so every choice was made on the rows that were trained on."""
+
+
+class Part(NamedTuple):
+    """Some rows of a table: labels and weights of these rows, and which they are (None for all)."""
+
+    X: Any
+    labels: np.ndarray
+    weights: np.ndarray | None
+    index: np.ndarray | None = None
+
+    def taken(self) -> tuple[Any, np.ndarray, np.ndarray | None]:
+        """The rows by themselves."""
+        return self.X if self.index is None else self.X[self.index], self.labels, self.weights
 
 
 class Classifier(ClassifierMixin, BaseEstimator):
@@ -156,18 +169,17 @@ class Classifier(ClassifierMixin, BaseEstimator):
         seed = int(random.randint(2**31 - 1))
         if validation_data is not None:
             held_out = self._check_validation(*validation_data)
-            fitted, source = (X, labels, weights), "the given validation rows"
+            fitted, source = Part(X, labels, weights), "the given validation rows"
         else:
             fitted, held_out, source = self._split(X, labels, weights, seed)
-        self.scaling_ = Scaling.of(fitted[0], fitted[2])
-        data, validation = (self._data(*part) for part in (fitted, held_out))
+        self.scaling_ = Scaling.of(X, fitted.index, fitted.weights)
         if self.solver == "sgd":
             with one_thread(isinstance(self.model, str)), Progress(self.verbose, str(aim)) as watch:
                 contest = compete(
                     self._make_heads,
                     aim,
-                    data,
-                    validation,
+                    self._data(fitted),
+                    self._data(held_out),
                     multiclass=self._multiclass,
                     linear=self.model == "linear",
                     single=self._single_recipe(aim),
@@ -205,18 +217,19 @@ class Classifier(ClassifierMixin, BaseEstimator):
         aim = self._check_options()
         first = not hasattr(self, "running_")
         X, labels, weights = self._check_rows(X, y, sample_weight, classes=classes, first=first, partial=True)
+        part = Part(X, labels, weights)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         if first:
-            self.scaling_ = Scaling.of(X, weights)
+            self.scaling_ = Scaling.of(X, None, weights)
             recipe = self._single_recipe(aim) or Recipe(aim, "hinge", decay=self._decays()[0])
             self.model_ = self._make_heads(1, seed)
             objectives = Objectives([recipe], self.model_.num_labels, self._multiclass, self.device)
             optimiser = torch.optim.Adam(self.model_.parameters(), lr=self.learning_rate)
             self.running_ = recipe, objectives, optimiser
             self.history_ = []
-        train_one(self.model_.float(), *self.running_, self._data(X, labels, weights), self.batch_size, seed)
+        train_one(self.model_.float(), *self.running_, self._data(part), self.batch_size, seed)
         self.history_.append({"name": self.running_[0].name, "rows": len(labels)})
-        self._decide(aim, (X, labels, weights), "the rows of the last partial_fit, trained on")
+        self._decide(aim, part, "the rows of the last partial_fit, trained on")
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -407,16 +420,16 @@ class Classifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"y must hold classes seen in fit, {list(self.classes_)}, got {y[~known][0]!r}")
         return index[:, None].astype(np.int64)
 
-    def _check_validation(self, X: Any, y: Any, sample_weight: Any = None) -> tuple[Any, np.ndarray, np.ndarray | None]:
+    def _check_validation(self, X: Any, y: Any, sample_weight: Any = None) -> Part:
         X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
         labels = self._encode(y)
         checks.rule(len(labels) == X.shape[0], "validation_data", f"must have {X.shape[0]} labels", len(labels))
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
-        return X, labels, weights
+        return Part(X, labels, weights)
 
-    def _split(self, X: Any, labels: np.ndarray, weights: np.ndarray | None, seed: int):
+    def _split(self, X: Any, labels: np.ndarray, weights: np.ndarray | None, seed: int) -> tuple[Part, Part, str]:
         """Training and validation rows, stratified; the same rows twice where none can be held back."""
-        whole = X, labels, weights
+        whole = Part(X, labels, weights)
         if self.validation_fraction == 0:
             return whole, whole, "the training rows"
         by_class = labels[:, 0] if self._one_label or self._multiclass else None
@@ -437,13 +450,13 @@ class Classifier(ClassifierMixin, BaseEstimator):
         )
         parts = []
         for rows in (np.sort(fit_rows), np.sort(held_rows)):
-            parts.append((X[rows], labels[rows], None if weights is None else weights[rows]))
-        return *parts, "the validation rows"
+            parts.append(Part(X, labels[rows], None if weights is None else weights[rows], rows))
+        return parts[0], parts[1], "the validation rows"
 
-    def _data(self, X: Any, labels: np.ndarray, weights: np.ndarray | None) -> Data:
-        own = labels[:, 0] if self._multiclass else labels.astype(np.float32)
-        tensor_weights = None if weights is None else torch.from_numpy(weights.astype(np.float32))
-        return Data(Rows(X, self.scaling_, self.device), torch.from_numpy(own), tensor_weights)
+    def _data(self, part: Part) -> Data:
+        own = part.labels[:, 0] if self._multiclass else part.labels.astype(np.float32)
+        weights = None if part.weights is None else torch.from_numpy(part.weights.astype(np.float32))
+        return Data(Rows(part.X, self.scaling_, self.device, index=part.index), torch.from_numpy(own), weights)
 
     # What comes out.
 
@@ -463,9 +476,9 @@ class Classifier(ClassifierMixin, BaseEstimator):
         self.model_ = self._make_heads(1, 0)
         self.model_.set_head_(0, candidate.tensors)
 
-    def _solve(self, aim: Aim, fitted: tuple[Any, np.ndarray, np.ndarray | None]) -> None:
+    def _solve(self, aim: Aim, fitted: Part) -> None:
         """The optimum of the relaxed problem, as a model that scales like the others."""
-        X, labels, weights = fitted
+        X, labels, weights = fitted.taken()
         checks.rule(self._one_label, "y", f"must have one label for solver {self.solver!r}", len(self.classes_))
         if self.solver == "lp":
             checks.choice("surrogate", self.surrogate, ("auto", "hinge"))
@@ -490,9 +503,9 @@ class Classifier(ClassifierMixin, BaseEstimator):
         found = {"objective": solution.objective, "violation": solution.violation, "feasible": solution.feasible}
         self.history_ = [{"name": f"{aim}, solver {self.solver}", **found, "chosen": True}]
 
-    def _decide(self, aim: Aim, held_out: tuple[Any, np.ndarray, np.ndarray | None], source: str) -> None:
-        X, labels, weights = held_out
-        raw = self._raw_of(X)
+    def _decide(self, aim: Aim, held_out: Part, source: str) -> None:
+        labels, weights = held_out.labels, held_out.weights
+        raw = self._raw_of(held_out.X, held_out.index)
         if self._multiclass:
             labels = one_hot(labels, len(self.classes_))
         options = {"confidence": self.confidence, "sample_weight": weights, "source": source}
@@ -512,12 +525,12 @@ class Classifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "model_")
         return self._raw_of(validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False))
 
-    def _raw_of(self, X: Any) -> np.ndarray:
+    def _raw_of(self, X: Any, index: np.ndarray | None = None) -> np.ndarray:
         # In double and then rounded to single, a row has one score whichever rows come with it: matrix products round
         # differently with the number of rows, and a threshold is the score of a row.
         exact = isinstance(self.model_, Layers)
         model = self.model_.double() if exact else self.model_
-        scores = model.scores(Rows(X, self.scaling_, self.device, torch.float64 if exact else torch.float32))
+        scores = model.scores(Rows(X, self.scaling_, self.device, torch.float64 if exact else torch.float32, index))
         return ranked(scores, self._multiclass)[:, 0].float().double().numpy()
 
     def _folded(self) -> tuple[np.ndarray, np.ndarray]:

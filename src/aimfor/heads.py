@@ -48,17 +48,25 @@ class Scaling(NamedTuple):
     scale: np.ndarray
 
     @classmethod
-    def of(cls, features: np.ndarray | csr_matrix, weights: np.ndarray | None) -> Scaling:
-        """Mean and standard deviation of dense features; the largest size of sparse ones. A constant is left alone."""
+    def of(cls, features: np.ndarray | csr_matrix, index: np.ndarray | None, weights: np.ndarray | None) -> Scaling:
+        """Mean and standard deviation of dense features; the largest size of sparse ones. A constant is left alone.
+
+        Args:
+            features: dense `[n, D]` or SciPy CSR.
+            index: the rows to learn from; None for all.
+            weights: of these rows; None for 1.
+        """
         if not isinstance(features, np.ndarray):
-            scale = np.asarray(abs(features).max(axis=0).todense(), dtype=np.float64).ravel()
+            chosen = features if index is None else features[index]
+            scale = np.asarray(abs(chosen).max(axis=0).todense(), dtype=np.float64).ravel()
             return cls(None, np.where(scale > 0, scale, 1.0))
-        shares = np.full(len(features), 1 / len(features)) if weights is None else weights / weights.sum()
+        count = len(features) if index is None else len(index)
+        shares = np.full(count, 1 / count) if weights is None else weights / weights.sum()
         mean, square = np.zeros(features.shape[1]), np.zeros(features.shape[1])
-        for rows in chunks(len(features)):
-            mean += shares[rows] @ features[rows].astype(np.float64)
-        for rows in chunks(len(features)):
-            square += shares[rows] @ np.square(features[rows] - mean)
+        for rows in chunks(count):
+            mean += shares[rows] @ features[rows if index is None else index[rows]].astype(np.float64)
+        for rows in chunks(count):
+            square += shares[rows] @ np.square(features[rows if index is None else index[rows]] - mean)
         scale = np.sqrt(square)
         # Rounding leaves a constant a spread of some units in the last place.
         flat = scale <= 1e-12 * np.maximum(1.0, np.abs(mean))
@@ -73,6 +81,7 @@ class Rows:
         scaling: as learned on training rows.
         device: where the batches go.
         dtype: their precision.
+        index: which rows of the table these are; None for all.
     """
 
     def __init__(
@@ -81,15 +90,16 @@ class Rows:
         scaling: Scaling,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
+        index: np.ndarray | None = None,
     ):
-        self.features, self.scaling, self.device, self.dtype = features, scaling, device, dtype
+        self.features, self.scaling, self.device, self.dtype, self.index = features, scaling, device, dtype, index
 
     def __len__(self) -> int:
-        return self.features.shape[0]
+        return self.features.shape[0] if self.index is None else len(self.index)
 
     def take(self, rows: np.ndarray | slice) -> Tensor | Bags:
         """These rows, scaled."""
-        chosen, (mean, scale) = self.features[rows], self.scaling
+        chosen, (mean, scale) = self.features[rows if self.index is None else self.index[rows]], self.scaling
         if isinstance(chosen, np.ndarray):
             scaled = torch.from_numpy((chosen - mean) / scale if mean is not None else chosen / scale)
             return scaled.to(device=self.device, dtype=self.dtype)
