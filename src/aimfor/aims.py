@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -123,7 +123,7 @@ class Aim(ABC):
         """
 
     @abstractmethod
-    def metric(self, y_true, y_score, *, sample_weight=None):
+    def metric(self, y_true, y_score, *, sample_weight=None) -> Any:
         """The exact metric that judges this aim: a float, or an array with one value per column."""
 
     @abstractmethod

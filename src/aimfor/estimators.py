@@ -101,6 +101,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
         (3,)
     """
 
+    n_features_in_: int
+
     def __init__(
         self,
         aim: str | Aim = "aucpr",
@@ -335,7 +337,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
         checks.positive_number("learning_rate", self.learning_rate)
         if self.weight_decay != "auto":
             checks.in_range("weight_decay", self.weight_decay, 0, math.inf, open_high=True)
-        checks.choice("calibrate", self.calibrate, (False, True, "isotonic", "logistic"))
+        if not isinstance(self.calibrate, bool):
+            checks.choice("calibrate", self.calibrate, ("isotonic", "logistic"))
         return aim
 
     def _single_recipe(self, aim: Aim) -> Recipe | None:

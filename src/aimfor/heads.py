@@ -86,7 +86,7 @@ class Rows:
 
     def __init__(
         self,
-        features: np.ndarray | csr_matrix,
+        features: Any,
         scaling: Scaling,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
@@ -106,7 +106,7 @@ class Rows:
         columns = torch.from_numpy(chosen.indices.astype(np.int64))
         values = torch.from_numpy(chosen.data / scale[chosen.indices]).to(self.dtype)
         starts = torch.from_numpy(chosen.indptr[:-1].astype(np.int64))
-        return Bags(*(part.to(self.device) for part in (columns, values, starts)), chosen.shape[1])
+        return Bags(columns.to(self.device), values.to(self.device), starts.to(self.device), chosen.shape[1])
 
 
 @contextmanager

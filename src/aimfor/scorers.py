@@ -32,7 +32,8 @@ def scorer(aim: str | Aim) -> Any:
         >>> scorer("recall@precision>=0.9")(RidgeClassifier().fit(X, y), X, y) > 0.99
         True
     """
-    return make_scorer(_ScoreFunction(parse_aim(aim)), response_method=("decision_function", "predict_proba"))
+    methods: Any = ("decision_function", "predict_proba")  # the first that the classifier has
+    return make_scorer(_ScoreFunction(parse_aim(aim)), response_method=methods)
 
 
 class _ScoreFunction:

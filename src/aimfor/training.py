@@ -132,13 +132,13 @@ def judged(aim: Aim, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray
 
 
 def log_loss(scores: Tensor, labels: Tensor, weights: Tensor | None, multiclass: bool) -> Tensor:
-    """The sum over heads `[B, G, L]` of each head's mean log-loss."""
+    """The sum over heads `[B, G, L]` and labels of the mean log-loss."""
     heads = scores.shape[1]
     if multiclass:
         losses = F.cross_entropy(scores.transpose(1, 2), labels[:, None].expand(-1, heads), reduction="none")
     else:
         targets = labels[:, None].to(scores.dtype).expand_as(scores)
-        losses = F.binary_cross_entropy_with_logits(scores, targets, reduction="none").mean(2)
+        losses = F.binary_cross_entropy_with_logits(scores, targets, reduction="none").sum(2)
     if weights is None:
         return losses.mean(0).sum()
     return (losses * weights[:, None]).sum() / weights.sum().clamp(min=1e-30)
@@ -183,7 +183,8 @@ class Objectives:
                 total = total + log_loss(scores[:, own], labels, weights, self.multiclass)
             else:
                 columns = odds[:, own].flatten(1)
-                total = total + len(heads) * loss(columns, targets.repeat(1, len(heads)), weights=weights)
+                # A sum over labels, as log-loss is, so that a decay means the same for both.
+                total = total + columns.shape[1] * loss(columns, targets.repeat(1, len(heads)), weights=weights)
         return total
 
     def violation(self) -> float:
