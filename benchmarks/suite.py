@@ -7,11 +7,11 @@
     python benchmarks/suite.py --quick                         # two small sets, two splits, keeps nothing
 
 Every split: 30 % of the rows measure, a fifth of the others choose, the rest fits, the same rows for every method. The
-baselines choose their setting per aim by the aim's exact metric on the rows that choose (ties by average precision), and
-all methods take their threshold from these rows: best objective subject to the aim's constraint, for the area the best
-F1. Measured on the other rows: the aim's exact metric (`test`; no threshold from elsewhere is needed for it), and at the
-threshold the objective and whether the constraint holds. What is done to the sets is told in suite_data.py, to the
-baselines in suite_baselines.py, and how the differences are tested in suite_report.py.
+baselines choose their setting per aim by the aim's exact metric on the rows that choose (ties by average precision),
+and all methods take their threshold from these rows: best objective subject to the aim's constraint, for the area the
+best F1. Measured on the other rows: the aim's exact metric (`test`, which needs no threshold from elsewhere), and at
+the threshold the objective and whether the constraint holds. suite_data.py tells what is done to the sets,
+suite_baselines.py how the baselines are trained, suite_report.py how differences are tested.
 """
 
 import argparse

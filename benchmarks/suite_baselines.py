@@ -151,7 +151,14 @@ def _coo(X: sparse.csr_matrix) -> Tensor:
 
 
 def _train(
-    fit: _Rows, validation: _Rows, y_fit: Tensor, y_validation: Tensor, settings: list[Setting], *, steps: int, seed: int
+    fit: _Rows,
+    validation: _Rows,
+    y_fit: Tensor,
+    y_validation: Tensor,
+    settings: list[Setting],
+    *,
+    steps: int,
+    seed: int,
 ) -> _Network:
     """Each head's snapshot of lowest validation loss."""
     generator = torch.Generator().manual_seed(seed)
@@ -193,9 +200,7 @@ def _started(features: int, heads: int, generator: torch.Generator) -> _Network:
     shapes = ((features, 1, HIDDEN), (1, HIDDEN), (1, HIDDEN), (1, 1))
     bounds = (features**-0.5,) * 2 + (HIDDEN**-0.5,) * 2
     draws = (torch.empty(s).uniform_(-b, b, generator=generator) for s, b in zip(shapes, bounds, strict=True))
-    return _Network(
-        *(draw.repeat_interleave(heads, dim=draw.ndim - 2).contiguous().requires_grad_() for draw in draws)
-    )
+    return _Network(*(draw.repeat_interleave(heads, dim=draw.ndim - 2).contiguous().requires_grad_() for draw in draws))
 
 
 def _class_weights(y: Tensor, balanced: bool) -> Tensor:

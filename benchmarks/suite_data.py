@@ -5,16 +5,16 @@ What is done to all sets, so that a table can be read without reading this file:
 - At most 50,000 rows with one label, 20,000 with several: one draw with a fixed seed, stratified where there is one
   label. Of several labels those with at least 20 positives are kept, and of these at most 100, evenly over frequency.
 - Published splits of adult, a9a, goemotions, reuters21578 (ModApte's documents) and the Mulan sets are pooled. Of
-  kddcup99 only the training file is used: its test file differs by design. Positive there: the rare attacks, U2R and R2L.
+  kddcup99 only the training file is used: its test file differs by design. Positive there: rare attacks, U2R and R2L.
 - Missing numbers become the median of the training rows, with a 0/1 column that says so; categories become 0/1 columns,
-  those with fewer than 50 training rows (and any not seen there) as one column "other"; a missing category is a category.
+  those with fewer than 50 training rows (and any not seen there) as one column; a missing category is a category.
 - Text is hashed to 4,096 columns: counts of lower-case words, each row of length 1. SMILES the same way, by n-grams of
   1 to 3 characters, case kept. Nothing is learned, and what is sparse stays so.
 
 Getting the sets: mammography is OpenML 310; adult, htru2, diabetes130, polish_bankruptcy, sms_spam, kddcup99 and
 reuters21578 are in the UCI archive under these names; a9a, w8a and ijcnn1 at the LIBSVM data page; adbench is
-github.com/Minqi824/ADBench, adbench/datasets/Classical; moleculenet is HIV.csv of MoleculeNet; multilabel holds the ARFF
-files of Mulan and MEKA as CSR parts; goemotions is google-research/goemotions. File names are in the loaders.
+github.com/Minqi824/ADBench, adbench/datasets/Classical; moleculenet is HIV.csv of MoleculeNet; multilabel holds the
+ARFF files of Mulan and MEKA as CSR parts; goemotions is google-research/goemotions. File names are in the loaders.
 """
 
 import csv
@@ -80,7 +80,9 @@ def prepare(train: Rows, *others: Rows) -> list[Features]:
     imputer = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
     parts = [_learned(imputer, [rows.numbers for rows in (train, *others)])]
     if train.categories.shape[1]:
-        encoder = OneHotEncoder(min_frequency=MIN_CATEGORY_ROWS, handle_unknown="infrequent_if_exist", sparse_output=False)
+        encoder = OneHotEncoder(
+            min_frequency=MIN_CATEGORY_ROWS, handle_unknown="infrequent_if_exist", sparse_output=False
+        )
         parts.append(_learned(encoder, [rows.categories for rows in (train, *others)]))
     return [np.hstack(columns) for columns in zip(*parts, strict=True)]
 
@@ -91,7 +93,7 @@ def _learned(transformer: TransformerMixin, parts: list[np.ndarray]) -> list[np.
 
 
 def split(rows: Rows, seed: int, test: float = 0.3, validation: float = 0.2) -> tuple[Rows, Rows, Rows]:
-    """Rows that fit, choose and measure: 30 % measure, a fifth of the others choose; stratified where there is one label."""
+    """Rows that fit, choose and measure: 30 % measure, a fifth of the others choose; stratified for one label."""
     keep, measure = _split_index(rows.labels, np.arange(len(rows.labels)), test, seed)
     fit, choose = _split_index(rows.labels, keep, validation, seed)
     return rows.take(fit), rows.take(choose), rows.take(measure)
