@@ -123,7 +123,7 @@ def measured(aim: str, chosen: Chosen, split: Split) -> dict[str, object]:
     if judge.constraint is not None:
         attained = float(rates[judge.constraint][0])
         if np.isinf(chosen.thresholds[0]):
-            holds = "no threshold"
+            holds, value = "no threshold", 0.0  # not the precision of no alarm at all
         else:
             holds = attained <= judge.target if judge.constraint == "fpr" else attained >= judge.target
     return {

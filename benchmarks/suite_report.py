@@ -1,7 +1,8 @@
 """The tables of the public suite: differences with their spread, tests, and how often constraints hold.
 
 A difference is taken within a split, which shares all rows between methods. Per set: its mean and standard error over
-splits. Overall: the mean over sets of their means, with the standard error over sets, so that no set counts twice.
+splits; it counts as won or lost when that mean is more than one standard error from 0. Overall: the mean over sets of
+their means, with the standard error over sets, so that no set counts twice.
 
 The test per set is the corrected resampled t-test (Nadeau and Bengio, 2003): training rows of random splits overlap,
 and the plain variance of the mean, s^2 / k, is too small; it becomes (1 / k + n_test / n_train) s^2. It is one-sided,
@@ -11,7 +12,7 @@ is weak evidence. The losses with p < 0.05 before correction, one in twenty by c
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -53,10 +54,11 @@ def report(cells: Cells, aims: Sequence[str]) -> None:
 
 def _tables(title: str, rows: list[dict[str, str]], aims: Sequence[str]) -> None:
     used = [aim for aim in aims if any(row["aim"] == aim for row in rows)]
+    others = [other for other in OTHERS if any(row["method"] == other for row in rows)]
     for aim in used:
-        _per_set(f"{title}: {aim}, exact metric on test rows, +- standard error over splits", rows, aim)
+        _per_set(f"{title}: {aim}, exact metric on test rows, +- standard error over splits", rows, aim, others)
     if any(row["method"] == OURS for row in rows):
-        for other in OTHERS:
+        for other in others:
             _overall(f"{title}: aimfor - {other}, mean over sets +- standard error over sets", rows, used, other)
     _decisions(f"{title}: at the threshold chosen on validation rows", rows, used)
     unfinished = [row for row in rows if row["converged"] != "True"]
@@ -64,27 +66,25 @@ def _tables(title: str, rows: list[dict[str, str]], aims: Sequence[str]) -> None
         print(f"\nnot converged: {len(unfinished)} of {len(rows)} cells, for example {_where(unfinished[0])}")
 
 
-def _per_set(title: str, rows: list[dict[str, str]], aim: str) -> None:
-    methods = {method: _values(rows, aim, method) for method in (*OTHERS, OURS)}
-    pairs = {other: paired(methods[OURS], methods[other]) for other in OTHERS}
+def _per_set(title: str, rows: list[dict[str, str]], aim: str, others: Sequence[str]) -> None:
+    methods = {method: _values(rows, aim, method) for method in (*others, OURS)}
+    pairs = {other: paired(methods[OURS], methods[other]) for other in others}
     lines = []
-    for name in _ordered(row["set"] for row in rows):
+    for name in dict.fromkeys(row["set"] for row in rows):
         columns = [_by_set(values).get(name, []) for values in methods.values()]
         line = [name, str(max(map(len, columns))), *(f"{np.mean(column):.4f}" if column else "" for column in columns)]
-        for other in OTHERS:
+        for other in others:
             pair = pairs[other].get(name)
             line += [_shown(pair.difference), f"{pair.p_holm:.3f}" + _mark(pair, other)] if pair else ["", ""]
         lines.append(line)
-    if methods[OURS]:
-        overall = [spread(pair.difference.mean for pair in pairs[other].values()) for other in OTHERS if pairs[other]]
-        cells = [cell for value in overall for cell in (_shown(value), "")]
-        lines.append(["over sets", *[""] * 4, *cells, *[""] * (4 - len(cells))])
+    last = ["over sets", *[""] * (1 + len(methods))]
+    for other in others:
+        means = [pair.difference.mean for pair in pairs[other].values()]
+        last += [_shown(spread(means)) if means else "", ""]
     header = ["set", "splits", *methods]
-    for other in OTHERS:
+    for other in others:
         header += [f"aimfor - {other}", "p of a loss (Holm)"]
-    if not methods[OURS]:
-        header, lines = header[:4], [line[:4] for line in lines]
-    print_table(title, header, lines)
+    print_table(title, header, [*lines, last])
 
 
 def _overall(title: str, rows: list[dict[str, str]], aims: Sequence[str], other: str) -> None:
@@ -190,10 +190,6 @@ def _mark(pair: Paired, other: str) -> str:
 
 def _shown(value: Spread) -> str:
     return f"{value.mean:+.4f} +- {value.error:.4f}"
-
-
-def _ordered(names: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(names))
 
 
 def _where(row: dict[str, str]) -> str:
