@@ -28,7 +28,7 @@ import suite_data
 from aimfor import metrics
 from common import RESULTS, Cells
 from data import data_folder
-from suite_baselines import Candidate, logistic_regressions, networks
+from suite_baselines import Candidate, logistic_regressions, networks, one_against_rest
 from suite_data import Features, Rows
 from suite_report import report
 
@@ -178,7 +178,10 @@ def baselines(split: Split, model: str, seed: int, methods: list[str]):
     if model == "linear":
         for method in methods:
             start = time.perf_counter()
-            found = logistic_regressions(X, Y, X_validation, X_test, balanced=method == "balanced")
+            if Y.shape[1] > 1:
+                found = one_against_rest(X, Y, X_validation, X_test)
+            else:
+                found = logistic_regressions(X, Y, X_validation, X_test, balanced=method == "balanced")
             yield method, (found, time.perf_counter() - start)
     elif methods:
         start = time.perf_counter()
