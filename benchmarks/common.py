@@ -65,7 +65,7 @@ def train_heads(
     bias = start[-1].clone().requires_grad_()
     rates = torch.tensor([setting.rate for setting in settings])[:, None]
     decays = torch.tensor([setting.decay for setting in settings])[:, None]
-    optimiser = _AdamW([weight, bias], [rates * decays, torch.zeros_like(rates)], rates)
+    optimiser = AdamW([weight, bias], [rates * decays, torch.zeros_like(rates)], rates)
     heads = Heads(weight, bias)
     for step, rows in zip(range(steps), _batches(len(features), batch_size, generator), strict=False):
         loss(heads.scores(features[rows]), labels[rows]).backward()
@@ -73,7 +73,7 @@ def train_heads(
     return Heads(weight.detach(), bias.detach())
 
 
-class _AdamW:
+class AdamW:
     """AdamW whose rate and decay differ between heads."""
 
     def __init__(self, parameters: list[Tensor], shrinkage: list[Tensor], rates: Tensor):

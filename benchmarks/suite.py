@@ -1,0 +1,236 @@
+"""The public suite: `aimfor.Classifier` at its defaults beside log-loss, converged and tuned, on held-out rows.
+
+    python benchmarks/suite.py                                 # all of it; resumes from results/suite.csv
+    python benchmarks/suite.py --sets mammography --splits 0 1 # a part
+    python benchmarks/suite.py --methods log-loss balanced     # the baselines only
+    python benchmarks/suite.py --report                        # the tables from what is finished
+    python benchmarks/suite.py --quick                         # two small sets, two splits, keeps nothing
+
+Every split: 30 % of the rows measure, a fifth of the others choose, the rest fits, the same rows for every method. The
+baselines choose their setting per aim by the aim's exact metric on the rows that choose (ties by average precision),
+and all methods take their threshold from these rows: best objective subject to the aim's constraint, for the area the
+best F1. Measured on the other rows: the aim's exact metric (`test`, which needs no threshold from elsewhere), and at
+the threshold the objective and whether the constraint holds. suite_data.py tells what is done to the sets,
+suite_baselines.py how the baselines are trained, suite_report.py how differences are tested.
+"""
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+import aimfor
+import suite_data
+from aimfor import metrics
+from common import RESULTS, Cells
+from data import data_folder
+from suite_baselines import Candidate, logistic_regressions, networks, one_against_rest
+from suite_data import Features, Rows
+from suite_report import report
+
+MODELS = ("linear", "mlp")
+METHODS = ("log-loss", "balanced", "aimfor")
+SPLITS = range(5)
+QUICK = ("mammography", "fault")
+
+
+class Judge(NamedTuple):
+    """How an aim is judged at a threshold: who chooses it, what counts there, and what must hold (name and target)."""
+
+    choose: Callable[[np.ndarray, np.ndarray], metrics.AtThreshold]
+    objective: str
+    constraint: str | None = None
+    target: float = 0.0
+
+
+AIMS = {
+    "aucpr": Judge(metrics.f_beta, "f1"),
+    "recall@precision>=0.9": Judge(lambda y, s: metrics.recall_at_precision(y, s, 0.9), "recall", "precision", 0.9),
+    "precision@recall>=0.9": Judge(lambda y, s: metrics.precision_at_recall(y, s, 0.9), "precision", "recall", 0.9),
+    "f1": Judge(metrics.f_beta, "f1"),
+    "tpr@fpr<=0.01": Judge(lambda y, s: metrics.tpr_at_fpr(y, s, 0.01), "recall", "fpr", 0.01),
+}
+MULTILABEL_AIMS = ("aucpr", "f1")
+
+
+class Part(NamedTuple):
+    """Prepared features and labels [n, L]."""
+
+    X: Features
+    Y: np.ndarray
+
+
+class Split(NamedTuple):
+    """The rows that fit, choose and measure."""
+
+    fit: Part
+    validation: Part
+    test: Part
+
+
+class Chosen(NamedTuple):
+    """What a method offers for one aim: scores of both parts, and thresholds, one per label (inf: none qualifies)."""
+
+    candidate: Candidate
+    thresholds: np.ndarray
+    seconds: float
+
+
+def prepared(rows: Rows, seed: int) -> Split:
+    parts = suite_data.split(rows, seed)
+    return Split(*(Part(X, part.labels) for X, part in zip(suite_data.prepare(*parts), parts, strict=True)))
+
+
+def macro(aim: str, Y: np.ndarray, scores: np.ndarray) -> float:
+    """The aim's exact metric, averaged over the labels that have a positive among these rows."""
+    return float(np.nanmean(aimfor.aim(aim).metric(Y, scores)))
+
+
+def choose(aim: str, candidates: list[Candidate], Y: np.ndarray, seconds: float) -> Chosen:
+    """The candidate with the best exact metric on the rows that choose, of equals that with the best ranking."""
+    by_metric = [(macro(aim, Y, one.validation), macro("aucpr", Y, one.validation)) for one in candidates]
+    best = candidates[max(range(len(candidates)), key=by_metric.__getitem__)]
+    thresholds = AIMS[aim].choose(Y, best.validation).threshold
+    return Chosen(best, np.nan_to_num(thresholds, nan=np.inf, posinf=np.inf), seconds)
+
+
+def fit_aimfor(aim: str, split: Split, model: str, seed: int) -> Chosen:
+    """The estimator as a user would call it, on the same rows."""
+    single = split.fit.Y.shape[1] == 1
+    labels = [part.Y[:, 0] if single else part.Y for part in split]
+    start = time.perf_counter()
+    classifier = aimfor.Classifier(aim, model=model, random_state=seed)
+    classifier.fit(split.fit.X, labels[0], validation_data=(split.validation.X, labels[1]))
+    seconds = time.perf_counter() - start
+    scores = [classifier.decision_function(part.X).reshape(len(part.Y), -1) for part in split[1:]]
+    points = [classifier.operating_point_] if single else classifier.operating_point_
+    # The decision function has its threshold at 0 already.
+    thresholds = np.array([np.inf if point.threshold is None else 0.0 for point in points])
+    name = " + ".join(str(entry["name"]) for entry in classifier.history_ if np.any(entry["chosen"]))
+    return Chosen(Candidate(name, True, *scores), thresholds, seconds)
+
+
+def measured(aim: str, chosen: Chosen, split: Split) -> dict[str, object]:
+    """The numbers of a cell."""
+    judge, Y = AIMS[aim], split.test.Y
+    rates = rates_at(Y, chosen.candidate.test >= chosen.thresholds)
+    value = float(np.nanmean(rates[judge.objective]))
+    attained = holds = ""
+    if judge.constraint is not None:
+        attained = float(rates[judge.constraint][0])
+        if np.isinf(chosen.thresholds[0]):
+            holds, value = "no threshold", 0.0  # not the precision of no alarm at all
+        else:
+            holds = attained <= judge.target if judge.constraint == "fpr" else attained >= judge.target
+    return {
+        "chosen": chosen.candidate.name,
+        "converged": chosen.candidate.converged,
+        "validation": macro(aim, split.validation.Y, chosen.candidate.validation),
+        "test": macro(aim, Y, chosen.candidate.test),
+        "objective": value,
+        "constraint": attained,
+        "holds": holds,
+        "seconds": chosen.seconds,
+    }
+
+
+def rates_at(Y: np.ndarray, positive: np.ndarray) -> dict[str, np.ndarray]:
+    """Rates of the predictions per label; nan for labels without positives. No alarm at all is precision 1."""
+    tp, fp = (Y * positive).sum(0).astype(float), ((1 - Y) * positive).sum(0).astype(float)
+    positives, negatives = Y.sum(0).astype(float), (1 - Y).sum(0).astype(float)
+    positives[positives == 0] = np.nan
+    alarms = tp + fp
+    return {
+        "precision": np.divide(tp, alarms, out=np.ones_like(tp), where=alarms > 0),
+        "recall": tp / positives,
+        "fpr": fp / negatives,
+        "f1": 2 * tp / (alarms + positives),
+    }
+
+
+def run(name: str, rows: Rows, cells: Cells, seed: int, model: str, aims: list[str], methods: list[str]) -> None:
+    """All cells of one split and model that are not finished."""
+    key = {"set": name, "labels": rows.labels.shape[1], "model": model, "split": seed}
+    missing = {one: [aim for aim in aims if not cells.find(**key, method=one, aim=aim)] for one in methods}
+    if not any(missing.values()):
+        return
+    split = prepared(rows, seed)
+    size = {"fit_rows": len(split.fit.Y), "features": split.fit.X.shape[1], "positives": int(rows.labels.sum())}
+
+    def keep(method: str, aim: str, chosen: Chosen) -> None:
+        cells.add(**key, method=method, aim=aim, **size, **measured(aim, chosen, split))
+
+    for method, (candidates, seconds) in baselines(split, model, seed, [m for m in METHODS[:2] if missing.get(m)]):
+        for aim in missing[method]:
+            keep(method, aim, choose(aim, candidates, split.validation.Y, seconds))
+    for aim in missing.get("aimfor", ()):
+        keep("aimfor", aim, fit_aimfor(aim, split, model, seed))
+    print(f"{name}, split {seed}, {model}: done", flush=True)
+
+
+def baselines(split: Split, model: str, seed: int, methods: list[str]):
+    """Method, and its candidates with the seconds the whole grid took."""
+    (X, Y), (X_validation, Y_validation), (X_test, _) = split
+    if model == "linear":
+        for method in methods:
+            start = time.perf_counter()
+            if Y.shape[1] > 1:
+                found = one_against_rest(X, Y, X_validation, X_test)
+            else:
+                found = logistic_regressions(X, Y, X_validation, X_test, balanced=method == "balanced")
+            yield method, (found, time.perf_counter() - start)
+    elif methods:
+        start = time.perf_counter()
+        weightings = [method == "balanced" for method in methods]
+        found = networks(X, Y, X_validation, Y_validation, X_test, balanced=weightings, seed=seed)
+        seconds = (time.perf_counter() - start) / len(methods)
+        for method, balanced in zip(methods, weightings, strict=True):
+            yield method, (found[balanced], seconds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = [*suite_data.BINARY, *suite_data.MULTILABEL]
+    parser.add_argument("--sets", nargs="+", choices=names, default=names, metavar="SET", help=", ".join(names))
+    parser.add_argument("--aims", nargs="+", choices=list(AIMS), default=list(AIMS))
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
+    parser.add_argument("--splits", nargs="+", type=int, default=list(SPLITS))
+    parser.add_argument("--data", help="folder of the data sets (default: AIMFOR_DATA, else ../shared/data)")
+    parser.add_argument("--redo", action="store_true", help="forget the cells that are asked for first")
+    parser.add_argument("--report", action="store_true", help="only the tables")
+    parser.add_argument("--quick", action="store_true", help="a short form that keeps nothing")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore", metrics.UndefinedMetricWarning)  # labels without a positive are left out of a mean
+    cells = Cells(None if arguments.quick else RESULTS / "suite.csv")
+    sets, splits = (QUICK, SPLITS[:2]) if arguments.quick else (arguments.sets, arguments.splits)
+    if not arguments.report:
+        run_all(cells, sets, splits, arguments)
+    report(cells, list(AIMS))
+
+
+def run_all(cells: Cells, sets, splits, arguments: argparse.Namespace) -> None:
+    for name in sets:
+        rows = suite_data.load(name, data_folder(arguments.data))
+        if rows is None:
+            continue
+        single = rows.labels.shape[1] == 1
+        aims = [aim for aim in arguments.aims if single or aim in MULTILABEL_AIMS]
+        models = [model for model in arguments.models if single or model == "linear"]
+        methods = [method for method in arguments.methods if single or method != "balanced"]
+        for model in models:
+            for seed in splits:
+                if arguments.redo:
+                    for aim in aims:
+                        for method in methods:
+                            cells.drop(set=name, split=seed, model=model, aim=aim, method=method)
+                run(name, rows, cells, seed, model, aims, methods)
+
+
+if __name__ == "__main__":
+    main()
