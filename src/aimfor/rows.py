@@ -125,7 +125,7 @@ def make_problem(features: Any, labels: ArrayLike, weights: ArrayLike | None, pr
     """
     features = _checked_features(features)
     labels = checks.to_numpy("labels", labels)
-    weights = np.ones(len(features)) if weights is None else checks.to_numpy("weights", weights)
+    weights = np.ones(features.shape[0]) if weights is None else checks.to_numpy("weights", weights)
     for name, values in (("labels", labels), ("weights", weights)):
         checks.rule(values.shape == features.shape[:1], name, f"must have shape {features.shape[:1]}", values.shape)
     checks.all_entries("labels", labels, (labels == 0) | (labels == 1), "0 or 1")
@@ -173,7 +173,7 @@ def _distinct(features: Any, labels: Array, weights: Array) -> tuple[NDArray[np.
     example = dict(zip(kinds, rows, strict=True))
     place = {kind: number for number, kind in enumerate(sorted(example))}
     totals = np.bincount([place[kind] for kind in kinds], weights[rows], minlength=len(place))
-    return np.array([example[kind] for kind in place], dtype=np.intp), totals
+    return np.array([example[kind] for kind in place], dtype=np.intp), totals.astype(np.float64)
 
 
 def _standardised(features: Any, shares: Array) -> tuple[Any, Array, Array]:
