@@ -99,7 +99,7 @@ def _steps(hinges: Hinges) -> tuple[Array, Array, Array]:
         if gap <= GAP * (1 + np.vdot(hinges.cost, primal[1])) and np.abs(residual).max() <= GAP:
             break
         system = _System(hinges, primal, dual, ridge, residual)
-        if not np.isfinite(system.matrix).all():
+        if system.factors is None:
             break
         products = [x * y for x, y in zip(primal, dual, strict=True)]
         _, d_primal, d_dual = system.step(*(-product for product in products))
@@ -133,6 +133,8 @@ class _System:
     """Newton's equations at a point."""
 
     def __init__(self, hinges: Hinges, primal: Four, dual: Four, ridge: Array, residual: Array):
+        from scipy.linalg import lu_factor
+
         self.hinges, self.primal, self.dual, self.residual = hinges, primal, dual, residual
         s, xi, left, t = primal
         alpha, beta, multiplier, rest = dual
@@ -140,17 +142,21 @@ class _System:
         self.push = xi / beta * hinges.load
         self.pushed = hinges.back_by_anchor(self.theta * self.push)
         self.stiffness = t / rest + left / multiplier + (hinges.load * self.push * self.theta * s / alpha).sum(1)
-        self.matrix = hinges.products(self.theta) + self.pushed.T @ (self.pushed / self.stiffness[:, None])
+        matrix = hinges.products(self.theta) + self.pushed.T @ (self.pushed / self.stiffness[:, None])
         # Directions in which nothing is felt, such as between two equal columns, stay where they are.
-        self.matrix[np.diag_indices_from(self.matrix)] += ridge + 1e-14 * np.trace(self.matrix)
+        matrix[np.diag_indices_from(matrix)] += ridge + 1e-14 * np.trace(matrix)
+        # Not Cholesky's: rounding may cost the matrix its positive sign.
+        self.factors = lu_factor(matrix, overwrite_a=True, check_finite=False) if np.isfinite(matrix).all() else None
 
     def step(self, on_s: Array, on_xi: Array, on_left: Array, on_t: Array) -> tuple[Array, Four, Four]:
         """The change that adds these numbers to the products of primal and dual, to first order."""
+        from scipy.linalg import lu_solve
+
         load, (alpha, beta, multiplier, rest) = self.hinges.load, self.dual
         h = on_s / alpha - on_xi / beta
         side = (load * on_xi / beta + self.push * self.theta * h).sum(1) + on_left / multiplier - on_t / rest
         right = self.hinges.back(self.theta * h) - self.residual + self.pushed.T @ (side / self.stiffness)
-        dz = np.linalg.solve(self.matrix, right)
+        dz = lu_solve(self.factors, right, check_finite=False)  # pyright: ignore[reportArgumentType]
         d_multiplier = (side - self.pushed @ dz) / self.stiffness
         d_alpha = self.theta * (h + self.push * d_multiplier[:, None] - self.hinges.margins(dz))
         d_dual = d_alpha, load * d_multiplier[:, None] - d_alpha, d_multiplier, -d_multiplier

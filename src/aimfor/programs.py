@@ -13,7 +13,7 @@ from aimfor.rows import TOLERANCE, Array, Point, Problem
 # Two values that differ by less, against their size or 1, are one.
 SAME = 1e-8
 # Features up to which the interior-point method makes a dense matrix of their products.
-MAX_FEATURES = 3000
+MAX_FEATURES = 2000
 # Where the hinge of a row at an anchor stands in a program: as 0, as 1 - margin, or as the larger of both.
 ZERO, LINEAR, OPEN = 0, 1, 2
 
@@ -35,24 +35,30 @@ class Program(NamedTuple):
     @classmethod
     def of_table(cls, anchors: Anchors, limit: float) -> "Program":
         """The problem of an aim, in which no multiplier goes above the limit."""
-        parts = (
+        return cls._from(
             anchors.width * anchors.objective_u,
             anchors.width * anchors.objective_v,
             anchors.load_u + anchors.room_recall,
             anchors.load_v,
             anchors.room + anchors.room_recall,
+            limit * anchors.width,
         )
-        return cls(*(part[:, 0].numpy() for part in parts), price=limit * anchors.width[:, 0].numpy())
 
     @classmethod
     def svm(cls, cost_u: float, cost_v: float) -> "Program":
         """A weighted SVM: costs, and a constraint that says nothing."""
-        return cls(*(np.array([float(part)]) for part in (cost_u, cost_v, 0, 0, 1, 1)))
+        return cls._from(cost_u, cost_v, 0, 0, 1, 1)
 
     @classmethod
     def f_beta(cls, beta: float, kappa: float) -> "Program":
         """(beta^2 + kappa v) / (1 - u), which is (1 + beta^2) / F - 1."""
-        return cls(*(np.array([float(part)]) for part in (0, kappa, 1, 0, 1, math.inf)), ratio=beta**2)
+        return cls._from(0, kappa, 1, 0, 1, math.inf)._replace(ratio=beta**2)
+
+    @classmethod
+    def _from(cls, *parts: Any) -> "Program":
+        """From columns `[K, 1]` or numbers."""
+        cost_u, cost_v, load_u, load_v, room, price = (np.asarray(part, dtype=np.float64).reshape(-1) for part in parts)
+        return cls(cost_u, cost_v, load_u, load_v, room, price)
 
     def value(self, u: Array, v: Array) -> float:
         """What is minimised, at these rates."""
@@ -131,15 +137,15 @@ def _highs(problem: Problem, program: Program, pieces: NDArray[np.int_]) -> tupl
     rows, score = np.unique(row, return_inverse=True)
     each, one = np.arange(len(row)), identity(anchor_count)
     soft = np.isfinite(program.price)
-    free, inf = -math.inf, math.inf
+    inf = math.inf
     variables = {  # how many, lowest, highest, cost
-        "weight": (problem.num_features, free, inf, 0.0),
-        "threshold": (anchor_count, free, inf, 0.0),
+        "weight": (problem.num_features, -inf, inf, 0.0),
+        "threshold": (anchor_count, -inf, inf, 0.0),
         "epsilon": (1, 0.0 if fraction else 1.0, inf if fraction else 1.0, program.ratio or 0.0),
         "over": (anchor_count, 0.0, np.where(soft, inf, 0.0), np.where(soft, program.price, 0.0)),
         "u": (anchor_count, 0.0, inf, program.cost_u),
         "v": (anchor_count, 0.0, inf, program.cost_v),
-        "score": (len(rows), free, inf, 0.0),
+        "score": (len(rows), -inf, inf, 0.0),
         "hinge": (len(row), 0.0, inf, 0.0),
     }
 
@@ -170,7 +176,7 @@ def _highs(problem: Problem, program: Program, pieces: NDArray[np.int_]) -> tupl
         anchor_count, epsilon=-program.room[:, None], over=-one, u=diags(program.load_u), v=diags(program.load_v)
     )
     upper = vstack([corners, sum_of_pieces("u", signs > 0), sum_of_pieces("v", signs < 0), loads], format="csc")
-    right = np.zeros(upper.shape[0])
+    right = np.zeros(len(row) + 3 * anchor_count)
     right[-anchor_count:] = -1.0 if fraction else 0.0  # epsilon (1 - u) >= 1
     scores = rows_of(len(rows), weight=problem.features[rows], score=-identity(len(rows))).tocsc()
     low, high, cost = (

@@ -173,7 +173,7 @@ def _distinct(features: Any, labels: Array, weights: Array) -> tuple[NDArray[np.
     example = dict(zip(kinds, rows, strict=True))
     place = {kind: number for number, kind in enumerate(sorted(example))}
     totals = np.bincount([place[kind] for kind in kinds], weights[rows], minlength=len(place))
-    return np.array([example[kind] for kind in place], dtype=np.intp), totals
+    return np.array([example[kind] for kind in place], dtype=np.intp), totals.astype(np.float64)
 
 
 def _standardised(features: Any, shares: Array) -> tuple[Any, Array, Array]:
