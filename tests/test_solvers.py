@@ -7,8 +7,8 @@ from scipy.optimize import minimize
 
 import aimfor
 from aimfor import programs, solvers
+from aimfor.problems import make_problem, table
 from aimfor.programs import Program, solve
-from aimfor.rows import make_problem, table
 from aimfor.solvers import solve_by_lp, solve_by_search
 from cases import AIMS
 from relaxed import solve_f_beta

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from aimfor.aims import Anchors
 from aimfor.interior_point import Hinges, interior_point
-from aimfor.rows import TOLERANCE, Array, Point, Problem
+from aimfor.problems import TOLERANCE, Array, Point, Problem
 
 # Two values that differ by less, against their size or 1, are one.
 SAME = 1e-8

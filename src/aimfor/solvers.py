@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike
 from aimfor import checks
 from aimfor.aim_parser import aim as parse_aim
 from aimfor.aims import Aim, FBeta, PointAim
+from aimfor.problems import TOLERANCE, Point, Problem, Solution, make_problem, table
 from aimfor.programs import MAX_FEATURES, Program, near_optimum, solve
-from aimfor.rows import TOLERANCE, Point, Problem, Solution, make_problem, table
 from aimfor.state import MAX_MULTIPLIER
 from aimfor.surrogates import SURROGATES
 
