@@ -21,13 +21,18 @@ from aimfor.training import Budget, Candidate, Data, Recipe, Watch, converge_, j
 
 # Resamples of the validation rows from which the noise of a difference is known.
 RESAMPLES = 200
+# Log-loss is left for a mean difference of more than so many standard deviations of it. Higher protects against chance,
+# and gives away what aims with few deciding rows, such as recall at a precision, have to win.
+NOISE = 0.5
 # From so many labels on, labels are compared instead of rows: they are as many independent comparisons.
 MANY_LABELS = 20
 
 
-def log_loss_recipes(decays: Sequence[float]) -> list[Recipe]:
-    """Log-loss with each decay."""
-    return [Recipe(None, decay=decay) for decay in decays]
+def log_loss_recipes(decays: Sequence[float], multiclass: bool) -> list[Recipe]:
+    """Log-loss with each decay, for labels also with balanced classes."""
+    return [
+        Recipe(None, decay=decay, balanced=balanced) for balanced in (False, True)[: 2 - multiclass] for decay in decays
+    ]
 
 
 def aim_recipes(aim: Aim, decay: float, restarts: int) -> list[Recipe]:
@@ -41,6 +46,11 @@ def aim_recipes(aim: Aim, decay: float, restarts: int) -> list[Recipe]:
         for surrogate in ("hinge", "sigmoid")
         for start in starts
     ]
+
+
+def plain(recipe: Recipe) -> bool:
+    """Whether it is log-loss as everybody knows it."""
+    return recipe.aim is None and not recipe.balanced
 
 
 class Contest(NamedTuple):
@@ -64,11 +74,11 @@ def choose(candidates: Sequence[Candidate], aim: Aim, labels: np.ndarray, weight
         Its index.
     """
     order = sorted(range(len(candidates)), key=lambda index: -candidates[index].value)
-    simple = next((index for index in order if candidates[index].recipe.aim is None), None)
-    if simple is None or simple == order[0]:
-        return order[0]
+    simple = next(index for index in order if plain(candidates[index].recipe))
+    if simple == order[0]:
+        return simple
     mean, deviation = paired_difference(candidates[order[0]], candidates[simple], aim, labels, weights, seed)
-    return order[0] if mean > deviation else simple
+    return order[0] if mean > NOISE * deviation else simple
 
 
 def paired_difference(
@@ -156,15 +166,15 @@ def compete(
 
     if single is not None:
         return Contest(trained(make_heads(1, seed), [single], single.name), 0)
-    recipes = log_loss_recipes(decays)
+    recipes = log_loss_recipes(decays, multiclass)
     heads = make_heads(len(recipes), seed)
     if linear:
         converge_(heads, recipes, data, multiclass, generator)
         candidates = look(heads, recipes, validation.rows, judge, 0, multiclass)
     else:
         candidates = trained(heads, recipes, "log-loss")
-    # Of equal ones, the strongest decay.
-    best = max(reversed(candidates), key=lambda one: one.value)
+    # Of equal ones the plain with the strongest decay.
+    best = max(candidates, key=lambda one: (one.value, not one.recipe.balanced, one.recipe.decay))
     recipes = aim_recipes(aim, best.recipe.decay, restarts)
     heads = make_heads(len(recipes), seed + 1)
     for index, recipe in enumerate(recipes):

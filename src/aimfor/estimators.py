@@ -225,7 +225,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
             self.scaling_ = Scaling.of(X, None, weights)
             recipe = self._single_recipe(aim) or Recipe(aim, "hinge", decay=self._decays()[0])
             self.model_ = self._make_heads(1, seed)
-            objectives = Objectives([recipe], self.model_.num_labels, self._multiclass, self.device)
+            objectives = Objectives([recipe], self.model_.num_labels, self._data(part), self._multiclass)
             optimiser = torch.optim.Adam(self.model_.parameters(), lr=self.learning_rate)
             self.running_ = recipe, objectives, optimiser
             self.history_ = []

@@ -58,6 +58,7 @@ class Recipe:
         surrogate, constraint: options of `Loss`.
         start: "scratch", or "log-loss" for the weights of the best log-loss head.
         decay: weight of half the squared weights in the loss.
+        balanced: whether log-loss gives both classes of a label the same total weight.
     """
 
     aim: Aim | None
@@ -65,12 +66,13 @@ class Recipe:
     constraint: str = "surrogate"
     start: str = "scratch"
     decay: float = 0.0
+    balanced: bool = False
 
     @property
     def name(self) -> str:
         """What a reader of the history sees."""
         if self.aim is None:
-            return f"log-loss, decay {self.decay:g}"
+            return f"{'balanced ' if self.balanced else ''}log-loss, decay {self.decay:g}"
         exact = ", exact constraint" if self.constraint == "exact" else ""
         return f"{self.aim}, {self.surrogate}{exact}, from {self.start}"
 
@@ -131,17 +133,39 @@ def judged(aim: Aim, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray
     return float(known.mean()) if aim.greater_is_better else -float(known.mean())
 
 
-def log_loss(scores: Tensor, labels: Tensor, weights: Tensor | None, multiclass: bool) -> Tensor:
-    """The sum over heads `[B, G, L]` and labels of the mean log-loss."""
-    heads = scores.shape[1]
-    if multiclass:
-        losses = F.cross_entropy(scores.transpose(1, 2), labels[:, None].expand(-1, heads), reduction="none")
-    else:
-        targets = labels[:, None].to(scores.dtype).expand_as(scores)
-        losses = F.binary_cross_entropy_with_logits(scores, targets, reduction="none").sum(2)
-    if weights is None:
-        return losses.mean(0).sum()
-    return (losses * weights[:, None]).sum() / weights.sum().clamp(min=1e-30)
+class LogLoss:
+    """Log-loss of many heads, some of them balanced.
+
+    Args:
+        recipes: one per head.
+        data: the training rows, whose share of positives balances.
+        multiclass: whether labels are classes.
+    """
+
+    def __init__(self, recipes: Sequence[Recipe], data: Data, multiclass: bool):
+        self.multiclass = multiclass
+        self.factors = None
+        if not multiclass and any(recipe.balanced for recipe in recipes):
+            priors = np.average(data.labels.numpy(), axis=0, weights=data.weights)
+            shares = torch.from_numpy(np.stack([1 - priors, priors]).clip(1e-9)).float().to(data.rows.device)
+            balanced = torch.tensor([recipe.balanced for recipe in recipes], device=data.rows.device)
+            # [2, G, L]: what a negative and a positive count in each head.
+            self.factors = torch.where(balanced[:, None], 0.5 / shares[:, None], 1.0)
+
+    def __call__(self, scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+        """The sum over heads and labels, scores `[B, G, L]`, of the mean over rows."""
+        if self.multiclass:
+            targets = labels[:, None].expand(-1, scores.shape[1])
+            losses = F.cross_entropy(scores.transpose(1, 2), targets, reduction="none")
+        else:
+            targets = labels[:, None].to(scores.dtype).expand_as(scores)
+            losses = F.binary_cross_entropy_with_logits(scores, targets, reduction="none")
+            if self.factors is not None:
+                losses = losses * torch.lerp(self.factors[0], self.factors[1], targets)
+            losses = losses.sum(2)
+        if weights is None:
+            return losses.mean(0).sum()
+        return (losses * weights[:, None]).sum() / weights.sum().clamp(min=1e-30)
 
 
 class Objectives:
@@ -150,37 +174,37 @@ class Objectives:
     Args:
         recipes: one per head.
         num_labels: L.
+        data: the training rows.
         multiclass: whether labels are classes; the aim is then trained on the log-odds.
-        device: where the scores are.
     """
 
-    def __init__(self, recipes: Sequence[Recipe], num_labels: int, multiclass: bool, device: Any):
+    def __init__(self, recipes: Sequence[Recipe], num_labels: int, data: Data, multiclass: bool):
         self.num_labels, self.multiclass = num_labels, multiclass
-        self.groups: list[tuple[Loss | None, list[int]]] = []
+        self.groups: list[tuple[Loss | LogLoss, list[int]]] = []
         kinds = [(one.aim, one.surrogate, one.constraint) if one.aim else None for one in recipes]
         for kind in dict.fromkeys(kinds):
             heads = [index for index, own in enumerate(kinds) if own == kind]
             if kind is None:
-                self.groups.append((None, heads))
+                self.groups.append((LogLoss([recipes[head] for head in heads], data, multiclass), heads))
                 continue
             aim, surrogate, constraint = kind
             options: dict[str, Any] = {"surrogate": surrogate, "constraint": constraint, "warmup": WARMUP}
             loss = Loss(repeated(aim, len(heads)), num_labels=len(heads) * num_labels, **options)
-            self.groups.append((loss.to(device), heads))
+            self.groups.append((loss.to(data.rows.device), heads))
 
     def __call__(self, scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
         """The sum of all heads' losses on a batch, scores `[B, G, L]`."""
         total = scores.new_zeros(())
         odds, targets = scores, labels
-        if any(loss is not None for loss, _ in self.groups):
+        if any(isinstance(loss, Loss) for loss, _ in self.groups):
             if self.multiclass:
                 odds = log_odds(scores.flatten(0, 1)).view_as(scores)
                 targets = F.one_hot(labels, self.num_labels)
             targets = targets.to(scores.dtype)
         for loss, heads in self.groups:
             own = slice(None) if len(heads) == scores.shape[1] else heads
-            if loss is None:
-                total = total + log_loss(scores[:, own], labels, weights, self.multiclass)
+            if isinstance(loss, LogLoss):
+                total = total + loss(scores[:, own], labels, weights)
             else:
                 columns = odds[:, own].flatten(1)
                 # A sum over labels, as log-loss is, so that a decay means the same for both.
@@ -189,7 +213,7 @@ class Objectives:
 
     def violation(self) -> float:
         """The largest violation of any constraint now, nan where there is none."""
-        found = [loss.diagnostics().violation for loss, _ in self.groups if loss is not None]
+        found = [loss.diagnostics().violation for loss, _ in self.groups if isinstance(loss, Loss)]
         known = [one[~one.isnan()] for one in found]
         return max((float(one.max()) for one in known if len(one)), default=math.nan)
 
@@ -232,7 +256,7 @@ def train(
         One candidate per head.
     """
     device = data.rows.device
-    objectives = Objectives(recipes, heads.num_labels, multiclass, device)
+    objectives = Objectives(recipes, heads.num_labels, data, multiclass)
     decays = torch.tensor([recipe.decay for recipe in recipes], device=device)
     optimiser = torch.optim.Adam(heads.parameters(), lr=budget.rate)
     best = look(heads, recipes, validation, judge, 0, multiclass)
@@ -286,6 +310,7 @@ def converge_(
         parts = list(chunks(count))
     batches = [data.take(part) for part in parts]
     total = sum(float(len(labels) if weights is None else weights.sum()) for _, labels, weights in batches)
+    log_loss = LogLoss(recipes, data, multiclass)
     decays = torch.tensor([recipe.decay for recipe in recipes], device=data.rows.device)
     optimiser = torch.optim.LBFGS(
         heads.parameters(),
@@ -304,7 +329,7 @@ def converge_(
         for features, labels, weights in batches:
             share = float(len(labels) if weights is None else weights.sum()) / total
             if share > 0:
-                part = share * log_loss(heads(features), labels, weights, multiclass)
+                part = share * log_loss(heads(features), labels, weights)
                 part.backward()
                 whole = whole + part.detach()
         return whole
