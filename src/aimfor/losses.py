@@ -387,9 +387,10 @@ class _Torch:
 
     @torch.no_grad()
     def __init__(self, loss: Loss, batch: Batch, engine: str):
-        self.loss, self.batch = loss, batch
+        self.loss = loss
         self.engine = bounds if engine == "plain" else fused
-        self.census = self.engine.census(batch)
+        self.batch = batch if engine == "plain" else fused.listed(batch)
+        self.census = self.engine.census(self.batch)
 
     def observe_(self, census: Tensor) -> Tensor:
         self.loss.state.observe_(census)
