@@ -38,20 +38,16 @@ LARGEST_LOG = 88.0
 
 
 class Ones(NamedTuple):
-    """Positives, `[P]` each, in the order of their labels: where they stand, their scores, and weights unless all are 1."""
+    """Positives, `[P]` each: where they stand, their scores, and their weights, None for 1."""
 
     rows: Tensor
     labels: Tensor
     scores: Tensor
     weights: Tensor | None
 
-    def part(self, which: slice | Tensor) -> "Ones":
-        return Ones(
-            self.rows[which],
-            self.labels[which],
-            self.scores[which],
-            None if self.weights is None else self.weights[which],
-        )
+    def part(self, some: slice) -> "Ones":
+        weights = None if self.weights is None else self.weights[some]
+        return Ones(self.rows[some], self.labels[some], self.scores[some], weights)
 
 
 class Piece(NamedTuple):
@@ -136,21 +132,21 @@ def count(
     score_mean: Tensor,
 ) -> Counts:
     """The pass over a listed batch that has been through the census; see `bounds.count`."""
-    sums = Sums(*_zeros(batch, len(Sums._fields), *thresholds.shape))
+    sums = _zeros(batch, 3, 2, *thresholds.shape)  # loss, slope, error; of positives and negatives
     squares = _zeros(batch, len(score_mean))
     gradient = torch.empty_like(batch.scores, memory_format=torch.contiguous_format, requires_grad=False)
     for piece in _pieces(batch):
         here = piece.labels
-        some = Sums(*(part[:, here] for part in sums))
         b, u_cost, v_cost = (part[:, here].to(squares) for part in (thresholds, positive_cost, negative_cost))
         sharp = None if sharpness is None else sharpness[here].to(squares)
         squares[here] += _squares(piece, score_mean[here].to(squares))
         piece.scores[piece.ones.rows, piece.ones.labels] = ABSENT
-        _count_false_positives(piece, b, some)
-        _count_negatives(piece, b, v_cost, surrogate, sharp, some)
-        _count_positives(piece, b, u_cost, surrogate, sharp, some)
+        false_positives = _false_positives(piece, b)
+        negative = *_negatives(piece, b, v_cost, surrogate, sharp), false_positives
+        sums[:, 1, :, here] += torch.stack(negative)
+        _add_positives(piece, b, u_cost, surrogate, sharp, sums[:, 0, :, here])
         gradient[piece.rows, here] = piece.gradient
-    return Counts(sums, squares, gradient)
+    return Counts(Sums(*sums.flatten(0, 1)), squares, gradient)
 
 
 def _squares(piece: Piece, mean: Tensor) -> Tensor:
@@ -162,48 +158,38 @@ def _squares(piece: Piece, mean: Tensor) -> Tensor:
     return (distance if piece.weights is None else distance.mul_(piece.weights)).sum(0)
 
 
-def _count_positives(
-    piece: Piece, thresholds: Tensor, cost: Tensor, surrogate: Surrogate, sharpness: Tensor | None, sums: Sums
+def _add_positives(
+    piece: Piece, thresholds: Tensor, cost: Tensor, surrogate: Surrogate, sharpness: Tensor | None, sums: Tensor
 ) -> None:
-    """Add the positives of a piece to the sums, and write their gradient."""
-    anchors, labels = thresholds.shape
-    # Row after row of one label's numbers is what indexing and index_add_ are quick at.
-    table = torch.cat([thresholds, cost]).t().contiguous()
-    found = table.new_zeros(labels, 3 * anchors)
+    """Add loss, slope and errors of the positives of a piece to the sums, `[3, K, labels]`; write their gradient."""
     for first in range(0, len(piece.ones.rows), POSITIVES_AT_ONCE):
         ones = piece.ones.part(slice(first, first + POSITIVES_AT_ONCE))
-        threshold, ones_cost = table[ones.labels].unflatten(1, (2, anchors)).unbind(1)
-        margin = ones.scores.unsqueeze(1) - threshold  # [P, K]
-        wrong = torch.lt(margin, 0.0, out=torch.empty_like(margin))
-        if sharpness is None:
-            loss, slope = surrogate.loss(margin), surrogate.slope(margin)
-        else:
-            sharp = sharpness[ones.labels].unsqueeze(1)
-            margin = margin * sharp
-            loss, slope = surrogate.loss(margin), surrogate.slope(margin) * sharp
-        terms = torch.cat([loss, slope, wrong], 1)
+        margin = ones.scores - thresholds.index_select(1, ones.labels)  # [K, P]
+        wrong = torch.lt(margin, 0.0, out=torch.empty_like(margin))  # into floats: no mask has to become numbers
+        sharp = None if sharpness is None else sharpness[ones.labels]
+        margin = margin if sharp is None else margin.mul_(sharp)
+        loss, slope = surrogate.loss(margin), surrogate.slope(margin)
+        terms = torch.stack([loss, slope if sharp is None else slope * sharp, wrong])
         if ones.weights is not None:
-            terms *= ones.weights.unsqueeze(1)
-        found.index_add_(0, ones.labels, terms)
-        piece.gradient[ones.rows, ones.labels] = (terms[:, anchors : 2 * anchors] * ones_cost).sum(1)
-    totals = sums.positive_loss, sums.positive_slope, sums.false_negatives
-    for total, part in zip(totals, found.t().unflatten(0, (3, anchors)), strict=True):
-        total += part
+            terms *= ones.weights
+        sums.scatter_add_(2, ones.labels.expand_as(terms), terms)
+        gradient = (terms[1] * cost.index_select(1, ones.labels)).sum(0)
+        piece.gradient[ones.rows, ones.labels] = gradient
 
 
-def _count_false_positives(piece: Piece, thresholds: Tensor, sums: Sums) -> None:
-    """Add the negatives at or above each threshold. Here scores are as they came: nothing may be rounded."""
+def _false_positives(piece: Piece, thresholds: Tensor) -> Tensor:
+    """Weight of the negatives at or above each threshold. Scores are as they came here: nothing has been rounded."""
     found = torch.empty_like(thresholds)
     for threshold, total in zip(thresholds, found, strict=True):
-        wrong = torch.ge(piece.scores, threshold, out=piece.slope)  # into floats, which are summed without a detour
+        wrong = torch.ge(piece.scores, threshold, out=piece.slope)
         torch.sum(wrong if piece.weights is None else wrong.mul_(piece.weights), 0, out=total)
-    sums.false_positives.add_(found)
+    return found
 
 
-def _count_negatives(
-    piece: Piece, thresholds: Tensor, cost: Tensor, surrogate: Surrogate, sharpness: Tensor | None, sums: Sums
-) -> None:
-    """Add loss and slope of the negatives of a piece to the sums, and fill its gradient."""
+def _negatives(
+    piece: Piece, thresholds: Tensor, cost: Tensor, surrogate: Surrogate, sharpness: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Sums of loss and slope of the negatives of a piece; fills its gradient, and leaves nothing of its scores."""
     # Scores and thresholds from the middle of the thresholds: what is found as a difference keeps its digits there.
     low, high = thresholds.aminmax(dim=0)
     middle = (low + high) / 2
@@ -224,8 +210,7 @@ def _count_negatives(
         torch.sum(slope, 0, out=slope_sum)
         piece.gradient.addcmul_(slope, anchor_cost)
         torch.sum(curve.loss(), 0, out=loss_sum)
-    sums.negative_loss.add_(curve.finished(losses, slopes))
-    sums.negative_slope.sub_(slopes.mul_(unit))
+    return curve.finished(losses, slopes), slopes.mul_(-unit)
 
 
 class Curve:
@@ -376,23 +361,26 @@ CURVES: dict[str, type[Curve]] = {
 def _pieces(batch: Batch) -> Iterator[Piece]:
     """Cut a batch into pieces. Their tensors are the same memory, filled again for every piece."""
     scores, kind = batch.scores.detach(), _kind(batch)
-    blocks, ones = list(_blocks(batch)), _ones(batch)
-    rows, labels = (part.stop - part.start for part in blocks[0])
-    room = scores.new_empty(4, rows * labels, dtype=kind)
-    edges = torch.tensor([end for _, block in blocks for end in (block.start, block.stop)], device=scores.device)
-    ends = torch.searchsorted(ones.labels, edges).tolist()
+    blocks = list(_blocks(batch))
+    height, width = (part.stop - part.start for part in blocks[0])
+    room = scores.new_empty(4, height * width, dtype=kind)
+    at = _by_label(batch)
+    edges = [end * len(scores) for _, labels in blocks for end in (labels.start, labels.stop)]
+    ends = torch.searchsorted(at, torch.tensor(edges, device=at.device)).tolist()
     for (rows, labels), first, last in zip(blocks, ends[::2], ends[1::2], strict=True):
-        some = ones.part(slice(first, last))
-        if len(scores) > rows.stop - rows.start:
-            some = some.part((some.rows >= rows.start) & (some.rows < rows.stop))
-        some = some._replace(rows=some.rows - rows.start, labels=some.labels - labels.start)
         shape = rows.stop - rows.start, labels.stop - labels.start
         values, gradient, loss, slope = room[:, : math.prod(shape)].view(4, *shape)
         values.copy_(scores[rows, labels])
         weights, absent = _weights(batch, rows, labels, kind)
         if absent is not None:
             values.masked_fill_(absent, ABSENT)
-        yield Piece(rows, labels, values, weights, absent, some, gradient, loss, slope)
+        ones_rows, ones_labels = at[first:last] % len(scores) - rows.start, at[first:last] // len(scores) - labels.start
+        if shape[0] < len(scores):
+            inside = (ones_rows >= 0) & (ones_rows < shape[0])
+            ones_rows, ones_labels = ones_rows[inside], ones_labels[inside]
+        ones_weights = None if weights is None else weights.expand(shape)[ones_rows, ones_labels]
+        ones = Ones(ones_rows, ones_labels, values[ones_rows, ones_labels], ones_weights)
+        yield Piece(rows, labels, values, weights, absent, ones, gradient, loss, slope)
 
 
 def _blocks(batch: Batch) -> Iterator[tuple[slice, slice]]:
@@ -424,17 +412,13 @@ def _check(scores: Tensor) -> None:
         every_entry("scores", scores, scores.abs() <= LARGEST, f"finite and at most {LARGEST:g} in size")
 
 
-def _ones(batch: Batch) -> Ones:
-    """The positives of a listed batch."""
+def _by_label(batch: Batch) -> Tensor:
+    """Positions of the ones of a listed batch, counted down the columns, in order."""
     assert isinstance(batch.labels, Positives)
-    scores, kind = batch.scores.detach(), _kind(batch)
-    height = len(scores)
-    at = batch.labels.columns * height + torch.repeat_interleave(batch.labels.starts.diff())
-    # numpy sorts, and above finds, the few ones several times as fast as torch does.
-    at = torch.from_numpy(np.sort(at.numpy())) if at.device.type == "cpu" else at.sort().values
-    rows, labels = at % height, at // height
-    weights = None if batch.weights is None else batch.weights.expand_as(scores)[rows, labels].to(kind)
-    return Ones(rows, labels, scores[rows, labels].to(kind), weights)
+    rows = torch.repeat_interleave(batch.labels.starts.diff())
+    at = batch.labels.columns * len(batch.scores) + rows
+    # numpy sorts, and below finds, the few ones several times as fast as torch does.
+    return torch.from_numpy(np.sort(at.numpy())) if at.device.type == "cpu" else at.sort().values
 
 
 def _not_zero(labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -271,7 +271,7 @@ class Loss(nn.Module):
         # that of log-loss however the multipliers grow, so that a learning rate and a shared trunk serve all labels.
         total = (u_cost + v_cost).sum(0)
         share = active / torch.where(total > 0, total, 1.0) / self.num_labels
-        costs = share * u_cost * u_unit, share * v_cost * v_unit
+        costs = u_cost * (share * u_unit), v_cost * (share * v_unit)
         counts = run.count(census, anchors, *costs)
         sums, squares = _reduced(reduce, counts)
 
