@@ -20,7 +20,7 @@ from aimfor.surrogates import LEAK, Surrogate
 
 # Entries of a piece: on a CPU the few tensors of its size stay in cache, and calls still cost less than what they do;
 # elsewhere fewer calls count more.
-CPU_PIECE = 2**17
+CPU_PIECE = 2**18
 OTHER_PIECE = 2**23
 # Positives whose anchors are worked on together.
 POSITIVES_AT_ONCE = 2**12
@@ -38,7 +38,7 @@ LARGEST_LOG = 88.0
 
 
 class Ones(NamedTuple):
-    """Positives, `[P]` each: where they stand, their scores, and their weights, None for 1."""
+    """Positives of a piece, `[P]` each, counted from its corner; the weights are None for 1."""
 
     rows: Tensor
     labels: Tensor
@@ -58,9 +58,8 @@ class Piece(NamedTuple):
         scores: ABSENT where there is nothing to look at; the pass writes into it.
         weights: may be `[rows, 1]`; None for 1.
         absent: where there is nothing to look at; None for nowhere.
-        ones: its positives, counted from its corner.
-        gradient: of the total cost by the scores, to be filled.
-        loss, slope: room for the terms of one anchor.
+        ones: its positives.
+        slope: room for the terms of one anchor.
     """
 
     rows: slice
@@ -69,8 +68,6 @@ class Piece(NamedTuple):
     weights: Tensor | None
     absent: Tensor | None
     ones: Ones
-    gradient: Tensor
-    loss: Tensor
     slope: Tensor
 
 
@@ -134,24 +131,23 @@ def count(
     """The pass over a listed batch that has been through the census; see `bounds.count`."""
     sums = _zeros(batch, 3, 2, *thresholds.shape)  # loss, slope, error; of positives and negatives
     squares = _zeros(batch, len(score_mean))
-    gradient = torch.empty_like(batch.scores, memory_format=torch.contiguous_format, requires_grad=False)
+    gradient = _zeros(batch, *batch.scores.shape)
     for piece in _pieces(batch):
         here = piece.labels
         b, u_cost, v_cost = (part[:, here].to(squares) for part in (thresholds, positive_cost, negative_cost))
         sharp = None if sharpness is None else sharpness[here].to(squares)
         squares[here] += _squares(piece, score_mean[here].to(squares))
         piece.scores[piece.ones.rows, piece.ones.labels] = ABSENT
-        false_positives = _false_positives(piece, b)
-        negative = *_negatives(piece, b, v_cost, surrogate, sharp), false_positives
-        sums[:, 1, :, here] += torch.stack(negative)
-        _add_positives(piece, b, u_cost, surrogate, sharp, sums[:, 0, :, here])
-        gradient[piece.rows, here] = piece.gradient
+        positive, negative = sums[:, :, :, here].unbind(1)
+        negative[2].add_(_false_positives(piece, b))
+        _add_negatives(piece, b, v_cost, surrogate, sharp, negative, gradient[piece.rows, here])
+        _add_positives(piece, b, u_cost, surrogate, sharp, positive, gradient[piece.rows, here])
     return Counts(Sums(*sums.flatten(0, 1)), squares, gradient)
 
 
 def _squares(piece: Piece, mean: Tensor) -> Tensor:
     """Weighted squares of distances from the mean."""
-    distance = torch.sub(piece.scores, mean, out=piece.loss).clamp_(-1e16, 1e16)
+    distance = torch.sub(piece.scores, mean, out=piece.slope).clamp_(-1e16, 1e16)
     if piece.absent is not None:
         distance.masked_fill_(piece.absent, 0.0)
     distance.mul_(distance)
@@ -159,7 +155,13 @@ def _squares(piece: Piece, mean: Tensor) -> Tensor:
 
 
 def _add_positives(
-    piece: Piece, thresholds: Tensor, cost: Tensor, surrogate: Surrogate, sharpness: Tensor | None, sums: Tensor
+    piece: Piece,
+    thresholds: Tensor,
+    cost: Tensor,
+    surrogate: Surrogate,
+    sharpness: Tensor | None,
+    sums: Tensor,
+    gradient: Tensor,
 ) -> None:
     """Add loss, slope and errors of the positives of a piece to the sums, `[3, K, labels]`; write their gradient."""
     for first in range(0, len(piece.ones.rows), POSITIVES_AT_ONCE):
@@ -173,8 +175,7 @@ def _add_positives(
         if ones.weights is not None:
             terms *= ones.weights
         sums.scatter_add_(2, ones.labels.expand_as(terms), terms)
-        gradient = (terms[1] * cost.index_select(1, ones.labels)).sum(0)
-        piece.gradient[ones.rows, ones.labels] = gradient
+        gradient[ones.rows, ones.labels] = terms[1].mul_(cost.index_select(1, ones.labels)).sum(0)
 
 
 def _false_positives(piece: Piece, thresholds: Tensor) -> Tensor:
@@ -186,13 +187,18 @@ def _false_positives(piece: Piece, thresholds: Tensor) -> Tensor:
     return found
 
 
-def _negatives(
-    piece: Piece, thresholds: Tensor, cost: Tensor, surrogate: Surrogate, sharpness: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Sums of loss and slope of the negatives of a piece; fills its gradient, and leaves nothing of its scores."""
+def _add_negatives(
+    piece: Piece,
+    thresholds: Tensor,
+    cost: Tensor,
+    surrogate: Surrogate,
+    sharpness: Tensor | None,
+    sums: Tensor,
+    gradient: Tensor,
+) -> None:
+    """Add loss and slope of the negatives of a piece to the sums, and their gradient; leaves nothing of the scores."""
     # Scores and thresholds from the middle of the thresholds: what is found as a difference keeps its digits there.
-    low, high = thresholds.aminmax(dim=0)
-    middle = (low + high) / 2
+    middle = thresholds.mean(0)
     thresholds = thresholds - middle
     piece.scores.sub_(middle)
     if sharpness is not None:
@@ -202,15 +208,15 @@ def _negatives(
     unit = curve.slope_unit if sharpness is None else curve.slope_unit * sharpness
     cost = cost * unit
     losses, slopes = torch.empty_like(thresholds), torch.empty_like(thresholds)
-    piece.gradient.zero_()
     for anchor, (loss_sum, slope_sum, anchor_cost) in enumerate(zip(losses, slopes, cost, strict=True)):
         slope = curve.slope(anchor)
         if piece.weights is not None:
             slope.mul_(piece.weights)
         torch.sum(slope, 0, out=slope_sum)
-        piece.gradient.addcmul_(slope, anchor_cost)
+        gradient.addcmul_(slope, anchor_cost)
         torch.sum(curve.loss(), 0, out=loss_sum)
-    return curve.finished(losses, slopes), slopes.mul_(-unit)
+    sums[0].add_(curve.finished(losses, slopes))
+    sums[1].sub_(slopes.mul_(unit))
 
 
 class Curve:
@@ -229,8 +235,7 @@ class Curve:
         raise NotImplementedError
 
     def loss(self) -> Tensor:
-        weights = self.piece.weights
-        return self.piece.loss if weights is None else self.piece.loss.mul_(weights)
+        raise NotImplementedError
 
     def finished(self, losses: Tensor, slopes: Tensor) -> Tensor:
         """Loss, `[K, labels]`, from what was summed over rows."""
@@ -261,15 +266,16 @@ class SmoothHinge(Curve):
 
     def __init__(self, piece: Piece, thresholds: Tensor):
         super().__init__(piece, thresholds - 1)
+        self.above = torch.empty_like(piece.scores)
 
     def slope(self, anchor: int) -> Tensor:
-        above = torch.sub(self.piece.scores, self.thresholds[anchor], out=self.piece.loss).clamp_(min=0.0)
+        above = torch.sub(self.piece.scores, self.thresholds[anchor], out=self.above).clamp_(min=0.0)
         inside = torch.clamp(above, max=1.0, out=self.piece.slope)
         above.sub_(inside, alpha=0.5)
         return inside
 
     def loss(self) -> Tensor:
-        return self.piece.loss.mul_(self.piece.slope)
+        return self.above.mul_(self.piece.slope)
 
     def finished(self, losses: Tensor, slopes: Tensor) -> Tensor:
         return losses.mul_(2.0)
@@ -280,17 +286,20 @@ class Ramp(Curve):
 
     def __init__(self, piece: Piece, thresholds: Tensor):
         super().__init__(piece, thresholds)
-        self.z = torch.empty_like(piece.scores)
+        self.z, self.losses = torch.empty_like(piece.scores), torch.empty_like(piece.scores)
 
     def slope(self, anchor: int) -> Tensor:
         z = torch.sub(self.piece.scores, self.thresholds[anchor], out=self.z)
         self._bounded(z)
         # The leak.
-        self.piece.loss.add_(z.clamp_(min=0.0), alpha=LEAK)
+        self.losses.add_(z.clamp_(min=0.0), alpha=LEAK)
         return self.piece.slope.add_(torch.gt(z, 0.0, out=z), alpha=LEAK)
 
+    def loss(self) -> Tensor:
+        return self.losses if self.piece.weights is None else self.losses.mul_(self.piece.weights)
+
     def _bounded(self, z: Tensor) -> None:
-        inside = torch.add(z, 1.0, out=self.piece.loss).clamp_(0.0, 1.0)
+        inside = torch.add(z, 1.0, out=self.losses).clamp_(0.0, 1.0)
         slope = torch.addcmul(inside, inside, inside, value=-1.0, out=self.piece.slope)
         torch.gt(slope, 0.0, out=slope)  # strictly between 0 and 1
 
@@ -299,7 +308,7 @@ class Sigmoid(Ramp):
     """sigmoid(z) and the leak."""
 
     def _bounded(self, z: Tensor) -> None:
-        value = torch.sigmoid(z, out=self.piece.loss)
+        value = torch.sigmoid(z, out=self.losses)
         torch.addcmul(value, value, value, value=-1.0, out=self.piece.slope)
 
 
@@ -311,8 +320,8 @@ class Log(Curve):
 
     def __init__(self, piece: Piece, thresholds: Tensor):
         super().__init__(piece, thresholds)
-        highest, widest = torch.stack([piece.scores.max() - thresholds.min(), thresholds.max()]).tolist()
-        self.together = 0
+        highest, widest = torch.stack([piece.scores.max() - thresholds.min(), thresholds.abs().max()]).tolist()
+        rows, self.together = len(piece.scores), 0
         if highest <= FARTHEST and widest <= WIDEST:
             exponentials = (-thresholds).exp_()
             self.slope_unit = exponentials * Log.slope_unit
@@ -321,6 +330,8 @@ class Log(Curve):
             together = LARGEST_LOG / (math.log(2) + max(0.0, highest))  # log(1 + e^z) <= log(2) + max(0, z)
             self.together = 1 if piece.weights is not None else min(FACTORS, int(together))
             self.one = thresholds.new_ones(())
+            rows = rows // self.together + rows % self.together
+        self.logs = torch.empty_like(piece.scores[:rows])
 
     def slope(self, anchor: int) -> Tensor:
         return self._slope_alone(anchor) if self.together == 0 else self._slope_of_exponentials(anchor)
@@ -328,7 +339,7 @@ class Log(Curve):
     def _slope_alone(self, anchor: int) -> Tensor:
         z = torch.sub(self.piece.scores, self.thresholds[anchor], out=self.piece.slope)
         # log(1 + e^z) = max(0, z) + log(1 + e^-|z|), which does not overflow
-        torch.abs(z, out=self.piece.loss).neg_().exp_().log1p_().add_(z.clamp(min=0.0))
+        torch.abs(z, out=self.logs).neg_().exp_().log1p_().add_(z.clamp(min=0.0))
         return z.sigmoid_()
 
     def _slope_of_exponentials(self, anchor: int) -> Tensor:
@@ -336,14 +347,13 @@ class Log(Curve):
         factors = torch.addcmul(self.one, self.piece.scores, self.exponentials[anchor], out=self.piece.slope)
         products = len(factors) // self.together
         whole = products * self.together
-        torch.prod(factors[:whole].unflatten(0, (self.together, products)), 0, out=self.piece.loss[:products])
-        self.logs = self.piece.loss[: products + len(factors) - whole]
+        torch.prod(factors[:whole].unflatten(0, (self.together, products)), 0, out=self.logs[:products])
         self.logs[products:] = factors[whole:]
         self.logs.log_()
-        return torch.div(self.piece.scores, factors, out=self.piece.slope)
+        return torch.div(self.piece.scores, factors, out=factors)
 
     def loss(self) -> Tensor:
-        return super().loss() if self.together <= 1 else self.logs
+        return self.logs if self.piece.weights is None else self.logs.mul_(self.piece.weights)
 
     def finished(self, losses: Tensor, slopes: Tensor) -> Tensor:
         return losses.div_(math.log(2))
@@ -363,13 +373,13 @@ def _pieces(batch: Batch) -> Iterator[Piece]:
     scores, kind = batch.scores.detach(), _kind(batch)
     blocks = list(_blocks(batch))
     height, width = (part.stop - part.start for part in blocks[0])
-    room = scores.new_empty(4, height * width, dtype=kind)
+    room = scores.new_empty(2, height * width, dtype=kind)
     at = _by_label(batch)
     edges = [end * len(scores) for _, labels in blocks for end in (labels.start, labels.stop)]
     ends = torch.searchsorted(at, torch.tensor(edges, device=at.device)).tolist()
     for (rows, labels), first, last in zip(blocks, ends[::2], ends[1::2], strict=True):
         shape = rows.stop - rows.start, labels.stop - labels.start
-        values, gradient, loss, slope = room[:, : math.prod(shape)].view(4, *shape)
+        values, slope = room[:, : math.prod(shape)].view(2, *shape)
         values.copy_(scores[rows, labels])
         weights, absent = _weights(batch, rows, labels, kind)
         if absent is not None:
@@ -380,7 +390,7 @@ def _pieces(batch: Batch) -> Iterator[Piece]:
             ones_rows, ones_labels = ones_rows[inside], ones_labels[inside]
         ones_weights = None if weights is None else weights.expand(shape)[ones_rows, ones_labels]
         ones = Ones(ones_rows, ones_labels, values[ones_rows, ones_labels], ones_weights)
-        yield Piece(rows, labels, values, weights, absent, ones, gradient, loss, slope)
+        yield Piece(rows, labels, values, weights, absent, ones, slope)
 
 
 def _blocks(batch: Batch) -> Iterator[tuple[slice, slice]]:

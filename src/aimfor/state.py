@@ -200,7 +200,8 @@ class State(nn.Module):
 
         self.slope_square.lerp_(slope.square(), forget_slope)
         tiny = torch.finfo(slope.dtype).tiny
-        normalised = slope / self.slope_square.sqrt().clamp_(min=tiny)
+        typical = self.slope_square.sqrt().clamp_(min=tiny)
+        normalised = torch.div(slope, typical, out=typical)
         self.thresholds.addcmul_(normalised, active * self.score_variance.sqrt(), value=-threshold_rate)
 
     @property
@@ -233,6 +234,7 @@ class State(nn.Module):
         # As a factor, compared into floats: `where` and masks of bools take many times as long.
         sizeable = torch.gt(size, SMALLEST_SIZE, out=torch.empty_like(size))
         relative = violation.div_(size.clamp_(min=SMALLEST_SIZE)).mul_(sizeable).add_(sizeable.sub_(1))
+        del size, sizeable
         # Against its typical magnitude where that is above 1, so that a batch which happens to hold many times its
         # share of errors does not throw the multiplier. The divisor forgets slowly, so a mean of zero stays zero; below
         # 1 it is left out, so that steps vanish as the constraint is met.
