@@ -23,8 +23,8 @@ from aimfor.surrogates import LEAK, Surrogate
 CPU_PIECE = 2**18
 OTHER_PIECE = 2**23
 # Positives whose anchors are worked on together.
-POSITIVES_AT_ONCE = 2**12
-# Rows of a piece are at least so long, for the sake of vectors.
+POSITIVES_AT_ONCE = 2**11
+# Rows of a piece are about so long at least, for the sake of vectors.
 NARROWEST = 64
 # The score of an entry that is not there: below every threshold, and within float32 even when it is made sharp.
 ABSENT = -1e30
@@ -105,6 +105,7 @@ def census(batch: Batch) -> Tensor:
         for rows, labels in _blocks(batch):
             values = scores[rows, labels].to(sums.dtype, copy=True)
             weights, absent = _weights(batch, rows, labels, sums.dtype)
+            assert absent is not None
             _check(values.masked_fill_(absent, 0.0))
             weights = (~absent).to(values) if weights is None else weights
             weight[labels] += weights.expand_as(values).sum(0)
@@ -166,15 +167,18 @@ def _add_positives(
     """Add loss, slope and errors of the positives of a piece to the sums, `[3, K, labels]`; write their gradient."""
     for first in range(0, len(piece.ones.rows), POSITIVES_AT_ONCE):
         ones = piece.ones.part(slice(first, first + POSITIVES_AT_ONCE))
-        margin = ones.scores - thresholds.index_select(1, ones.labels)  # [K, P]
-        wrong = torch.lt(margin, 0.0, out=torch.empty_like(margin))  # into floats: no mask has to become numbers
+        margin = thresholds.index_select(1, ones.labels)  # [K, P]
+        torch.sub(ones.scores, margin, out=margin)
+        terms = margin.new_empty(3, *margin.shape)
+        torch.lt(margin, 0.0, out=terms[2])  # into floats: a mask of bools would take several times as long
         sharp = None if sharpness is None else sharpness[ones.labels]
         margin = margin if sharp is None else margin.mul_(sharp)
-        loss, slope = surrogate.loss(margin), surrogate.slope(margin)
-        terms = torch.stack([loss, slope if sharp is None else slope * sharp, wrong])
+        terms[0], terms[1] = surrogate.loss(margin), surrogate.slope(margin)
+        if sharp is not None:
+            terms[1] *= sharp
         if ones.weights is not None:
             terms *= ones.weights
-        sums.scatter_add_(2, ones.labels.expand_as(terms), terms)
+        sums.index_add_(2, ones.labels, terms)
         gradient[ones.rows, ones.labels] = terms[1].mul_(cost.index_select(1, ones.labels)).sum(0)
 
 
@@ -321,34 +325,39 @@ class Log(Curve):
     def __init__(self, piece: Piece, thresholds: Tensor):
         super().__init__(piece, thresholds)
         highest, widest = torch.stack([piece.scores.max() - thresholds.min(), thresholds.abs().max()]).tolist()
-        rows, self.together = len(piece.scores), 0
+        self.exponentials = None
+        rows = whole = len(piece.scores)
         if highest <= FARTHEST and widest <= WIDEST:
+            piece.scores.exp_()
             exponentials = (-thresholds).exp_()
             self.slope_unit = exponentials * Log.slope_unit
-            self.exponentials = exponentials.unbind()
-            piece.scores.exp_()
-            together = LARGEST_LOG / (math.log(2) + max(0.0, highest))  # log(1 + e^z) <= log(2) + max(0, z)
-            self.together = 1 if piece.weights is not None else min(FACTORS, int(together))
-            self.one = thresholds.new_ones(())
-            rows = rows // self.together + rows % self.together
+            self.exponentials, self.one = exponentials.unbind(), thresholds.new_ones(())
+            together = self._together(rows, highest) if piece.weights is None else 1
+            products, rest = divmod(rows, together)
+            rows, whole = products + rest, products * together
+            self.grouped = piece.slope[:whole].unflatten(0, (together, products))
         self.logs = torch.empty_like(piece.scores[:rows])
+        # Parts of the factors and of their logs: products of some, and the rest one by one.
+        self.rest = piece.slope[whole:]
+        self.products, self.rest_logs = self.logs.split([rows - len(self.rest), len(self.rest)])
+
+    @staticmethod
+    def _together(rows: int, highest: float) -> int:
+        """How many rows share a log: as many as leave the fewest logs and a product within float32."""
+        limit = int(LARGEST_LOG / (math.log(2) + max(0.0, highest)))  # log(1 + e^z) <= log(2) + max(0, z)
+        return min(range(1, 1 + min(FACTORS, limit)), key=lambda together: sum(divmod(rows, together)))
 
     def slope(self, anchor: int) -> Tensor:
-        return self._slope_alone(anchor) if self.together == 0 else self._slope_of_exponentials(anchor)
-
-    def _slope_alone(self, anchor: int) -> Tensor:
-        z = torch.sub(self.piece.scores, self.thresholds[anchor], out=self.piece.slope)
-        # log(1 + e^z) = max(0, z) + log(1 + e^-|z|), which does not overflow
-        torch.abs(z, out=self.logs).neg_().exp_().log1p_().add_(z.clamp(min=0.0))
-        return z.sigmoid_()
-
-    def _slope_of_exponentials(self, anchor: int) -> Tensor:
+        if self.exponentials is None:
+            z = torch.sub(self.piece.scores, self.thresholds[anchor], out=self.piece.slope)
+            # log(1 + e^z) = max(0, z) + log(1 + e^-|z|), which does not overflow
+            torch.abs(z, out=self.logs).neg_().exp_().log1p_().add_(z.clamp(min=0.0))
+            return z.sigmoid_()
         # What 1 + x loses of a small x is below the last digit of the loss of one example at its threshold.
         factors = torch.addcmul(self.one, self.piece.scores, self.exponentials[anchor], out=self.piece.slope)
-        products = len(factors) // self.together
-        whole = products * self.together
-        torch.prod(factors[:whole].unflatten(0, (self.together, products)), 0, out=self.logs[:products])
-        self.logs[products:] = factors[whole:]
+        torch.prod(self.grouped, 0, out=self.products)
+        if len(self.rest) > 0:
+            self.rest_logs.copy_(self.rest)
         self.logs.log_()
         return torch.div(self.piece.scores, factors, out=factors)
 
@@ -397,6 +406,7 @@ def _blocks(batch: Batch) -> Iterator[tuple[slice, slice]]:
     """Rows and labels of the pieces of a batch: all rows of some labels first, where they fit."""
     rows, labels = batch.scores.shape
     size = CPU_PIECE if batch.scores.device.type == "cpu" else OTHER_PIECE
+    # An odd number of cache lines: were rows whole pages apart, their columns would push each other out of the cache.
     width = min(labels, max(NARROWEST, size // rows) // 32 * 32 - 16)
     height = min(rows, max(1, size // width))
     for label in range(0, labels, width):
