@@ -2,7 +2,7 @@
 
 Negatives are counted on a copy of the scores in which positives and absent entries stand so far on the right side of
 every threshold that nothing is felt of them. Positives are gathered and counted apart, so that sparse labels cost
-nothing extra and the dense target is never built. Nothing is found by subtracting one side from the whole: that would
+nothing extra and the dense target is read once. Nothing is found by subtracting one side from the whole: that would
 lose the digits of rare classes.
 """
 
@@ -14,61 +14,109 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aimfor.batches import LARGEST, Batch
+from aimfor.batches import LARGEST, Batch, Positives
 from aimfor.bounds import Counts, Sums, every_entry, valid_weights
 from aimfor.surrogates import LEAK, Surrogate
 
-# Entries of a piece: on a CPU the few tensors of its size fit the second-level cache; elsewhere fewer calls count more.
-CPU_PIECE = 2**16
+# Entries of a piece: on a CPU the few tensors of its size stay in cache, and calls still cost less than what they do;
+# elsewhere fewer calls count more.
+CPU_PIECE = 2**18
 OTHER_PIECE = 2**23
 # Positives whose anchors are worked on together.
-POSITIVES_AT_ONCE = 2**14
-# Rows of a piece are at least so long, for the sake of vectors.
+POSITIVES_AT_ONCE = 2**11
+# Rows of a piece are about so long at least, for the sake of vectors.
 NARROWEST = 64
-# The score of an entry that is not there.
-ABSENT = -1e37
-# Above it log(1 + e^z) is z to all digits of float32; four factors of 1 + e^20 stay within float32.
-LARGEST_LOG = 20.0
-# Thresholds so far from their middle are still good for e^(f - middle) e^(middle - b) = e^(f - b).
+# The score of an entry that is not there: below every threshold, and within float32 even when it is made sharp.
+ABSENT = -1e30
+# As far as this e^(f - b) is e^(f - middle) e^(middle - b), all of them within float32: scores above the lowest
+# threshold, thresholds from their middle.
+FARTHEST = 60.0
 WIDEST = 25.0
+# Factors 1 + e^z whose product is taken before its log: at most so many, and with a log of at most so much.
+FACTORS = 16
+LARGEST_LOG = 88.0
+
+
+class Ones(NamedTuple):
+    """Positives of a piece, `[P]` each, counted from its corner; the weights are None for 1."""
+
+    rows: Tensor
+    labels: Tensor
+    scores: Tensor
+    weights: Tensor | None
+
+    def part(self, some: slice) -> "Ones":
+        weights = None if self.weights is None else self.weights[some]
+        return Ones(self.rows[some], self.labels[some], self.scores[some], weights)
 
 
 class Piece(NamedTuple):
-    """Some rows and labels of a batch, and the negatives there.
+    """Some rows and labels of a batch, each tensor `[rows, labels]`.
 
     Attributes:
         rows, labels: where it stands.
-        scores: `[rows, labels]`, far below every threshold where there is no negative.
-        weights: `[rows, labels]` or `[rows, 1]`; None for 1.
+        scores: ABSENT where there is nothing to look at; the pass writes into it.
+        weights: may be `[rows, 1]`; None for 1.
+        absent: where there is nothing to look at; None for nowhere.
+        ones: its positives.
+        slope: room for the terms of one anchor.
     """
 
     rows: slice
     labels: slice
     scores: Tensor
     weights: Tensor | None
+    absent: Tensor | None
+    ones: Ones
+    slope: Tensor
 
 
-class Ones(NamedTuple):
-    """The positives of a batch, `[P]` each: where they stand, their scores and weights."""
-
-    rows: Tensor
-    labels: Tensor
-    scores: Tensor
-    weights: Tensor
+def listed(batch: Batch) -> Batch:
+    """The batch with its labels checked and listed: positions of the ones, without those that are absent."""
+    labels, shape = batch.labels, batch.scores.shape
+    if batch.weights is not None:
+        valid_weights(batch.weights, batch.mask)
+    if isinstance(labels, Tensor):
+        rows, columns = _not_zero(labels)
+    else:
+        rows, columns = torch.repeat_interleave(labels.starts.diff()), labels.columns
+    for part in (batch.weights, batch.mask):
+        if part is not None:
+            present = part.expand(shape)[rows, columns] != 0
+            rows, columns = rows[present], columns[present]
+    if isinstance(labels, Tensor):
+        values = labels[rows, columns]
+        every_entry("labels", values, values == 1, "0 or 1")
+    elif len((rows * shape[1] + columns).unique()) < len(rows):
+        raise ValueError("labels must be 0 or 1 in every entry, got 2.0")
+    starts = torch.cat([rows.new_zeros(1), torch.bincount(rows, minlength=shape[0])]).cumsum(0)
+    return batch._replace(labels=Positives(starts, columns))
 
 
 def census(batch: Batch) -> Tensor:
-    """Check every value of a batch and count it: `[3, L]`, weight, weight of positives, weighted sum of scores."""
-    if batch.weights is not None:
-        valid_weights(batch.weights, batch.mask)
-    ones = _ones(batch, checking=True)
-    weight, positive_weight, score_sum = sums = _zeros(batch, 3, batch.scores.shape[1])
-    for piece in _pieces(batch, None):
-        scores, weights = piece.scores, piece.weights
-        _check(scores, weights)
-        weight[piece.labels] += len(scores) if weights is None else weights.expand_as(scores).sum(0)
-        score_sum[piece.labels] += (scores if weights is None else scores * weights).sum(0)  # ABSENT times 0 is 0
-    positive_weight.index_add_(0, ones.labels, ones.weights)
+    """Check every score of a listed batch and count: `[3, L]`, weight, weight of positives, weighted sum of scores."""
+    scores = batch.scores.detach()
+    weight, positive_weight, score_sum = sums = _zeros(batch, 3, scores.shape[1])
+    if batch.weights is None and batch.mask is None:
+        _check(scores)
+        weight += len(scores)
+        torch.sum(scores, 0, dtype=sums.dtype, out=score_sum)
+    else:
+        for rows, labels in _blocks(batch):
+            values = scores[rows, labels].to(sums.dtype, copy=True)
+            weights, absent = _weights(batch, rows, labels, sums.dtype)
+            assert absent is not None
+            _check(values.masked_fill_(absent, 0.0))
+            weights = (~absent).to(values) if weights is None else weights
+            weight[labels] += weights.expand_as(values).sum(0)
+            score_sum[labels] += values.mul_(weights).sum(0)
+    assert isinstance(batch.labels, Positives)
+    columns = batch.labels.columns
+    if batch.weights is None:
+        positive_weight += torch.bincount(columns, minlength=len(weight))
+    else:
+        rows = torch.repeat_interleave(batch.labels.starts.diff())
+        positive_weight.index_add_(0, columns, batch.weights.expand_as(scores)[rows, columns].to(sums))
     return sums.float()
 
 
@@ -81,180 +129,243 @@ def count(
     sharpness: Tensor | None,
     score_mean: Tensor,
 ) -> Counts:
-    """The pass over a batch that has been through the census; see `bounds.count`."""
-    sums = Sums(*_zeros(batch, len(Sums._fields), *thresholds.shape))
-    squares, gradient = _zeros(batch, batch.scores.shape[1]), _zeros(batch, *batch.scores.shape)
-    kind = gradient.dtype
-    thresholds, positive_cost, negative_cost = (part.to(kind) for part in (thresholds, positive_cost, negative_cost))
-    mean, sharpness = score_mean.to(kind), None if sharpness is None else sharpness.to(kind)
-    ones = _ones(batch, checking=False)
-    for piece in _pieces(batch, ones):
-        some = Sums(*(part[:, piece.labels] for part in sums))
-        sharp = None if sharpness is None else sharpness[piece.labels]
-        b, v_cost = thresholds[:, piece.labels], negative_cost[:, piece.labels]
-        _count_negatives(piece, b, v_cost, surrogate, sharp, some, gradient[piece.rows, piece.labels])
-        distance = (piece.scores - mean[piece.labels]).clamp_(-1e16, 1e16).square_()
-        distance.mul_(torch.gt(piece.scores, ABSENT / 2, out=piece.scores))
-        squares[piece.labels] += (distance if piece.weights is None else distance.mul_(piece.weights)).sum(0)
-    for first in range(0, len(ones.rows), POSITIVES_AT_ONCE):
-        part = Ones(*(one[first : first + POSITIVES_AT_ONCE] for one in ones))
-        gradient[part.rows, part.labels] = _count_positives(part, thresholds, positive_cost, surrogate, sharpness, sums)
-        distance = (part.scores - mean[part.labels]).clamp_(-1e16, 1e16)
-        squares.index_add_(0, part.labels, distance.square_() * part.weights)
-    return Counts(sums, squares, gradient)
+    """The pass over a listed batch that has been through the census; see `bounds.count`."""
+    sums = _zeros(batch, 3, 2, *thresholds.shape)  # loss, slope, error; of positives and negatives
+    squares = _zeros(batch, len(score_mean))
+    gradient = _zeros(batch, *batch.scores.shape)
+    for piece in _pieces(batch):
+        here = piece.labels
+        b, u_cost, v_cost = (part[:, here].to(squares) for part in (thresholds, positive_cost, negative_cost))
+        sharp = None if sharpness is None else sharpness[here].to(squares)
+        squares[here] += _squares(piece, score_mean[here].to(squares))
+        piece.scores[piece.ones.rows, piece.ones.labels] = ABSENT
+        positive, negative = sums[:, :, :, here].unbind(1)
+        negative[2].add_(_false_positives(piece, b))
+        _add_negatives(piece, b, v_cost, surrogate, sharp, negative, gradient[piece.rows, here])
+        _add_positives(piece, b, u_cost, surrogate, sharp, positive, gradient[piece.rows, here])
+    return Counts(Sums(*sums.flatten(0, 1)), squares, gradient)
 
 
-def _count_positives(
-    ones: Ones, thresholds: Tensor, cost: Tensor, surrogate: Surrogate, sharpness: Tensor | None, sums: Sums
-) -> Tensor:
-    """Add positives to the sums, and give their gradient."""
-    margin = ones.scores - thresholds[:, ones.labels]  # [K, P]
-    wrong = margin < 0
-    sharp = 1.0 if sharpness is None else sharpness[ones.labels]
-    margin = margin * sharp
-    loss, slope = surrogate.loss(margin), surrogate.slope(margin) * sharp
-    terms = torch.cat([loss, slope, wrong.to(loss.dtype)]) * ones.weights  # [3 K, P]
-    anchors, labels = thresholds.shape
-    # Row after row of one label's numbers is what index_add_ is quick at.
-    added = terms.new_zeros(labels, 3 * anchors).index_add_(0, ones.labels, terms.t().contiguous()).t()
-    for total, part in zip(
-        (sums.positive_loss, sums.positive_slope, sums.false_negatives), added.unflatten(0, (3, anchors)), strict=True
-    ):
-        total += part
-    return (terms[anchors : 2 * anchors] * cost[:, ones.labels]).sum(0)
+def _squares(piece: Piece, mean: Tensor) -> Tensor:
+    """Weighted squares of distances from the mean."""
+    distance = torch.sub(piece.scores, mean, out=piece.slope).clamp_(-1e16, 1e16)
+    if piece.absent is not None:
+        distance.masked_fill_(piece.absent, 0.0)
+    distance.mul_(distance)
+    return (distance if piece.weights is None else distance.mul_(piece.weights)).sum(0)
 
 
-def _count_negatives(
+def _add_positives(
     piece: Piece,
     thresholds: Tensor,
     cost: Tensor,
     surrogate: Surrogate,
     sharpness: Tensor | None,
-    sums: Sums,
+    sums: Tensor,
     gradient: Tensor,
 ) -> None:
-    """Add the negatives of a piece, whose positives have been taken out, to the sums and to the gradient."""
-    curve = CURVES[surrogate.name](piece, thresholds, sharpness)
-    found = curve.terms.new_empty(len(thresholds), *curve.terms.shape[::2])  # [K, 3, labels]
-    factor = curve.slope_unit if sharpness is None else curve.slope_unit * sharpness
-    cost = cost * factor
-    for anchor, threshold in enumerate(thresholds):
-        torch.sub(piece.scores, threshold, out=curve.z)
-        torch.ge(curve.z, 0.0, out=curve.wrong)  # compared into floats: no mask has to be turned into numbers
-        if sharpness is not None:
-            curve.z.mul_(sharpness)
-        curve.bend(anchor)
+    """Add loss, slope and errors of the positives of a piece to the sums, `[3, K, labels]`; write their gradient."""
+    for first in range(0, len(piece.ones.rows), POSITIVES_AT_ONCE):
+        ones = piece.ones.part(slice(first, first + POSITIVES_AT_ONCE))
+        margin = thresholds.index_select(1, ones.labels)  # [K, P]
+        torch.sub(ones.scores, margin, out=margin)
+        terms = margin.new_empty(3, *margin.shape)
+        torch.lt(margin, 0.0, out=terms[2])  # into floats: a mask of bools would take several times as long
+        sharp = None if sharpness is None else sharpness[ones.labels]
+        margin = margin if sharp is None else margin.mul_(sharp)
+        terms[0], terms[1] = surrogate.loss(margin), surrogate.slope(margin)
+        if sharp is not None:
+            terms[1] *= sharp
+        if ones.weights is not None:
+            terms *= ones.weights
+        sums.index_add_(2, ones.labels, terms)
+        gradient[ones.rows, ones.labels] = terms[1].mul_(cost.index_select(1, ones.labels)).sum(0)
+
+
+def _false_positives(piece: Piece, thresholds: Tensor) -> Tensor:
+    """Weight of the negatives at or above each threshold. Scores are as they came here: nothing has been rounded."""
+    found = torch.empty_like(thresholds)
+    for threshold, total in zip(thresholds, found, strict=True):
+        wrong = torch.ge(piece.scores, threshold, out=piece.slope)
+        torch.sum(wrong if piece.weights is None else wrong.mul_(piece.weights), 0, out=total)
+    return found
+
+
+def _add_negatives(
+    piece: Piece,
+    thresholds: Tensor,
+    cost: Tensor,
+    surrogate: Surrogate,
+    sharpness: Tensor | None,
+    sums: Tensor,
+    gradient: Tensor,
+) -> None:
+    """Add loss and slope of the negatives of a piece to the sums, and their gradient; leaves nothing of the scores."""
+    # Scores and thresholds from the middle of the thresholds: what is found as a difference keeps its digits there.
+    middle = thresholds.mean(0)
+    thresholds = thresholds - middle
+    piece.scores.sub_(middle)
+    if sharpness is not None:
+        thresholds.mul_(sharpness)
+        piece.scores.mul_(sharpness)
+    curve = CURVES[surrogate.name](piece, thresholds)
+    unit = curve.slope_unit if sharpness is None else curve.slope_unit * sharpness
+    cost = cost * unit
+    losses, slopes = torch.empty_like(thresholds), torch.empty_like(thresholds)
+    for anchor, (loss_sum, slope_sum, anchor_cost) in enumerate(zip(losses, slopes, cost, strict=True)):
+        slope = curve.slope(anchor)
         if piece.weights is not None:
-            curve.terms.mul_(piece.weights)
-        torch.sum(curve.terms, 1, out=found[anchor])
-        gradient.addcmul_(curve.slope, cost[anchor])
-    loss, slope, wrong = found.unbind(1)
-    sums.negative_loss.add_(curve.finished(loss))
-    sums.negative_slope.sub_(slope * factor)
-    sums.false_positives.add_(wrong)
+            slope.mul_(piece.weights)
+        torch.sum(slope, 0, out=slope_sum)
+        gradient.addcmul_(slope, anchor_cost)
+        torch.sum(curve.loss(), 0, out=loss_sum)
+    sums[0].add_(curve.finished(losses, slopes))
+    sums[1].sub_(slopes.mul_(unit))
 
 
 class Curve:
-    """A surrogate as a function of z = -margin on one piece, in buffers that are filled again for every anchor.
+    """A surrogate as a function of z = score - threshold on the negatives of one piece.
 
-    `bend` turns `z` into `loss` and `slope` (in units of `slope_unit`), and may destroy it.
+    For one anchor after the other `slope` is asked for the slope, in units of `slope_unit`, and then `loss`, when that
+    has been weighted and may be written over, for what `finished` makes the loss of when it has been summed over rows.
     """
 
-    slope_unit = 1.0
+    slope_unit: float | Tensor = 1.0
 
-    def __init__(self, piece: Piece, thresholds: Tensor, sharpness: Tensor | None):
-        self.z = torch.empty_like(piece.scores)
-        self.terms = piece.scores.new_empty(3, *piece.scores.shape)
-        self.loss, self.slope, self.wrong = self.terms
+    def __init__(self, piece: Piece, thresholds: Tensor):
+        self.piece, self.thresholds = piece, thresholds.unbind()
 
-    def bend(self, anchor: int) -> None:
+    def slope(self, anchor: int) -> Tensor:
         raise NotImplementedError
 
-    def finished(self, loss: Tensor) -> Tensor:
-        """Sums of the loss over rows, `[K, labels]`, from the sums of `loss`."""
-        return loss
+    def loss(self) -> Tensor:
+        raise NotImplementedError
+
+    def finished(self, losses: Tensor, slopes: Tensor) -> Tensor:
+        """Loss, `[K, labels]`, from what was summed over rows."""
+        return losses
 
 
 class Hinge(Curve):
-    """max(0, 1 + z)."""
+    """max(0, 1 + z): of the scores above threshold - 1, their sum and that of their thresholds."""
 
-    def bend(self, anchor: int) -> None:
-        torch.gt(self.z, -1.0, out=self.slope)
-        torch.add(self.z, 1.0, out=self.loss).clamp_(min=0.0)
+    def __init__(self, piece: Piece, thresholds: Tensor):
+        self.starts = thresholds - 1
+        super().__init__(piece, self.starts)
+
+    def slope(self, anchor: int) -> Tensor:
+        return torch.gt(self.piece.scores, self.thresholds[anchor], out=self.piece.slope)
+
+    def loss(self) -> Tensor:
+        return self.piece.slope.mul_(self.piece.scores)
+
+    def finished(self, losses: Tensor, slopes: Tensor) -> Tensor:
+        return losses.addcmul_(slopes, self.starts, value=-1.0)
 
 
 class SmoothHinge(Curve):
-    """(1 + z)^2 between -1 and 0, then 1 + 2 z."""
+    """(1 + z)^2 between -1 and 0, then 1 + 2 z: with h = max(0, 1 + z) and i = min(h, 1) it is 2 (h - i / 2) i."""
 
     slope_unit = 2.0
 
-    def bend(self, anchor: int) -> None:
-        inside = torch.add(self.z, 1.0, out=self.slope).clamp_(0.0, 1.0)
-        torch.mul(inside, inside, out=self.loss).add_(self.z.clamp_(min=0.0), alpha=2.0)
+    def __init__(self, piece: Piece, thresholds: Tensor):
+        super().__init__(piece, thresholds - 1)
+        self.above = torch.empty_like(piece.scores)
+
+    def slope(self, anchor: int) -> Tensor:
+        above = torch.sub(self.piece.scores, self.thresholds[anchor], out=self.above).clamp_(min=0.0)
+        inside = torch.clamp(above, max=1.0, out=self.piece.slope)
+        above.sub_(inside, alpha=0.5)
+        return inside
+
+    def loss(self) -> Tensor:
+        return self.above.mul_(self.piece.slope)
+
+    def finished(self, losses: Tensor, slopes: Tensor) -> Tensor:
+        return losses.mul_(2.0)
 
 
 class Ramp(Curve):
     """1 + z between -1 and 0, then 1, and the leak."""
 
-    def bend(self, anchor: int) -> None:
-        inside = torch.add(self.z, 1.0, out=self.loss).clamp_(0.0, 1.0)
-        torch.addcmul(inside, inside, inside, value=-1.0, out=self.slope)  # positive strictly between 0 and 1
-        torch.gt(self.slope, 0.0, out=self.slope)
-        _leak(self)
+    def __init__(self, piece: Piece, thresholds: Tensor):
+        super().__init__(piece, thresholds)
+        self.z, self.losses = torch.empty_like(piece.scores), torch.empty_like(piece.scores)
+
+    def slope(self, anchor: int) -> Tensor:
+        z = torch.sub(self.piece.scores, self.thresholds[anchor], out=self.z)
+        self._bounded(z)
+        # The leak.
+        self.losses.add_(z.clamp_(min=0.0), alpha=LEAK)
+        return self.piece.slope.add_(torch.gt(z, 0.0, out=z), alpha=LEAK)
+
+    def loss(self) -> Tensor:
+        return self.losses if self.piece.weights is None else self.losses.mul_(self.piece.weights)
+
+    def _bounded(self, z: Tensor) -> None:
+        inside = torch.add(z, 1.0, out=self.losses).clamp_(0.0, 1.0)
+        slope = torch.addcmul(inside, inside, inside, value=-1.0, out=self.piece.slope)
+        torch.gt(slope, 0.0, out=slope)  # strictly between 0 and 1
 
 
-class Sigmoid(Curve):
+class Sigmoid(Ramp):
     """sigmoid(z) and the leak."""
 
-    def bend(self, anchor: int) -> None:
-        value = torch.sigmoid(self.z, out=self.loss)
-        torch.addcmul(value, value, value, value=-1.0, out=self.slope)
-        _leak(self)
-
-
-def _leak(curve: Curve) -> None:
-    wrong = curve.z.clamp_(min=0.0)
-    curve.loss.add_(wrong, alpha=LEAK)
-    curve.slope.add_(torch.gt(wrong, 0.0, out=wrong), alpha=LEAK)
+    def _bounded(self, z: Tensor) -> None:
+        value = torch.sigmoid(z, out=self.losses)
+        torch.addcmul(value, value, value, value=-1.0, out=self.piece.slope)
 
 
 class Log(Curve):
-    """log2(1 + e^z). While thresholds are close together one exponential serves all of them."""
+    """log2(1 + e^z). While nothing is far apart, one exponential of a score serves all thresholds, and the sum of logs
+    over rows is the log of their product."""
 
     slope_unit = 1 / math.log(2)
 
-    def __init__(self, piece: Piece, thresholds: Tensor, sharpness: Tensor | None):
-        super().__init__(piece, thresholds, sharpness)
-        low, high = thresholds.aminmax(dim=0)
-        middle = (low + high) / 2
-        self.far = bool(piece.scores.max() - low.min() > LARGEST_LOG)
+    def __init__(self, piece: Piece, thresholds: Tensor):
+        super().__init__(piece, thresholds)
+        highest, widest = torch.stack([piece.scores.max() - thresholds.min(), thresholds.abs().max()]).tolist()
         self.exponentials = None
-        if bool((high - middle).max() <= WIDEST):
-            self.factors = (middle - thresholds).exp_()
-            self.exponentials = (piece.scores - middle).clamp_(-60.0, 60.0).exp_()
-        # Sums of logs are logs of products, as far as nothing else stands in the sum.
-        self.logs = None if self.far or piece.weights is not None else torch.empty_like(thresholds)
+        rows = whole = len(piece.scores)
+        if highest <= FARTHEST and widest <= WIDEST:
+            piece.scores.exp_()
+            exponentials = (-thresholds).exp_()
+            self.slope_unit = exponentials * Log.slope_unit
+            self.exponentials, self.one = exponentials.unbind(), thresholds.new_ones(())
+            together = self._together(rows, highest) if piece.weights is None else 1
+            products, rest = divmod(rows, together)
+            rows, whole = products + rest, products * together
+            self.grouped = piece.slope[:whole].unflatten(0, (together, products))
+        self.logs = torch.empty_like(piece.scores[:rows])
+        # Parts of the factors and of their logs: products of some, and the rest one by one.
+        self.rest = piece.slope[whole:]
+        self.products, self.rest_logs = self.logs.split([rows - len(self.rest), len(self.rest)])
 
-    def bend(self, anchor: int) -> None:
-        if self.far:
-            torch.sub(self.z, LARGEST_LOG, out=self.loss).clamp_(min=0.0)
+    @staticmethod
+    def _together(rows: int, highest: float) -> int:
+        """How many rows share a log: as many as leave the fewest logs and a product within float32."""
+        limit = int(LARGEST_LOG / (math.log(2) + max(0.0, highest)))  # log(1 + e^z) <= log(2) + max(0, z)
+        return min(range(1, 1 + min(FACTORS, limit)), key=lambda together: sum(divmod(rows, together)))
+
+    def slope(self, anchor: int) -> Tensor:
         if self.exponentials is None:
-            x = self.z.clamp_(max=LARGEST_LOG).exp_()
-        else:
-            x = torch.mul(self.exponentials, self.factors[anchor], out=self.z)
-            if self.far:
-                x.clamp_(max=math.exp(LARGEST_LOG))
-        factors = torch.add(x, 1.0, out=self.slope if self.logs is None else self.loss)
-        torch.div(x, factors, out=self.slope)
-        if self.logs is not None:
-            self.logs[anchor] = _sum_of_logs(factors, x)
-        elif self.far:
-            self.loss.add_(x.log1p_())
-        else:
-            torch.log1p(x, out=self.loss)
+            z = torch.sub(self.piece.scores, self.thresholds[anchor], out=self.piece.slope)
+            # log(1 + e^z) = max(0, z) + log(1 + e^-|z|), which does not overflow
+            torch.abs(z, out=self.logs).neg_().exp_().log1p_().add_(z.clamp(min=0.0))
+            return z.sigmoid_()
+        # What 1 + x loses of a small x is below the last digit of the loss of one example at its threshold.
+        factors = torch.addcmul(self.one, self.piece.scores, self.exponentials[anchor], out=self.piece.slope)
+        torch.prod(self.grouped, 0, out=self.products)
+        if len(self.rest) > 0:
+            self.rest_logs.copy_(self.rest)
+        self.logs.log_()
+        return torch.div(self.piece.scores, factors, out=factors)
 
-    def finished(self, loss: Tensor) -> Tensor:
-        return (loss if self.logs is None else self.logs) * self.slope_unit
+    def loss(self) -> Tensor:
+        return self.logs if self.piece.weights is None else self.logs.mul_(self.piece.weights)
+
+    def finished(self, losses: Tensor, slopes: Tensor) -> Tensor:
+        return losses.div_(math.log(2))
 
 
 CURVES: dict[str, type[Curve]] = {
@@ -266,123 +377,82 @@ CURVES: dict[str, type[Curve]] = {
 }
 
 
-def _sum_of_logs(factors: Tensor, less_one: Tensor) -> Tensor:
-    """Sum over rows of log(1 + x), given 1 + x and x: the log of products of four, and of the rest one by one.
+def _pieces(batch: Batch) -> Iterator[Piece]:
+    """Cut a batch into pieces. Their tensors are the same memory, filled again for every piece."""
+    scores, kind = batch.scores.detach(), _kind(batch)
+    blocks = list(_blocks(batch))
+    height, width = (part.stop - part.start for part in blocks[0])
+    room = scores.new_empty(2, height * width, dtype=kind)
+    at = _by_label(batch)
+    edges = [end * len(scores) for _, labels in blocks for end in (labels.start, labels.stop)]
+    ends = torch.searchsorted(at, torch.tensor(edges, device=at.device)).tolist()
+    for (rows, labels), first, last in zip(blocks, ends[::2], ends[1::2], strict=True):
+        shape = rows.stop - rows.start, labels.stop - labels.start
+        values, slope = room[:, : math.prod(shape)].view(2, *shape)
+        values.copy_(scores[rows, labels])
+        weights, absent = _weights(batch, rows, labels, kind)
+        if absent is not None:
+            values.masked_fill_(absent, ABSENT)
+        ones_rows, ones_labels = at[first:last] % len(scores) - rows.start, at[first:last] // len(scores) - labels.start
+        if shape[0] < len(scores):
+            inside = (ones_rows >= 0) & (ones_rows < shape[0])
+            ones_rows, ones_labels = ones_rows[inside], ones_labels[inside]
+        ones_weights = None if weights is None else weights.expand(shape)[ones_rows, ones_labels]
+        ones = Ones(ones_rows, ones_labels, values[ones_rows, ones_labels], ones_weights)
+        yield Piece(rows, labels, values, weights, absent, ones, slope)
 
-    A product is kept as product - 1, so that factors close to 1 keep their digits.
-    """
-    quarter = len(factors) // 4
-    rest = less_one[4 * quarter :].log1p().sum(0)
-    if quarter == 0:
-        return rest
-    product = less_one[:quarter]
-    for part in range(1, 4):
-        rows = slice(part * quarter, (part + 1) * quarter)
-        product.mul_(factors[rows]).add_(less_one[rows])  # (1 + q) (1 + x) - 1
-    return product.log1p_().sum(0) + rest
 
-
-def _pieces(batch: Batch, ones: Ones | None) -> Iterator[Piece]:
-    """Cut a batch into pieces, all rows of some labels first where they fit; with `ones`, these are taken out."""
-    scores = batch.scores.detach()
-    rows, labels = scores.shape
-    kind = torch.promote_types(scores.dtype, torch.float32)
-    size = CPU_PIECE if scores.device.type == "cpu" else OTHER_PIECE
-    width = min(labels, max(NARROWEST, size // rows))
+def _blocks(batch: Batch) -> Iterator[tuple[slice, slice]]:
+    """Rows and labels of the pieces of a batch: all rows of some labels first, where they fit."""
+    rows, labels = batch.scores.shape
+    size = CPU_PIECE if batch.scores.device.type == "cpu" else OTHER_PIECE
+    # An odd number of cache lines: were rows whole pages apart, their columns would push each other out of the cache.
+    width = min(labels, max(NARROWEST, size // rows) // 32 * 32 - 16)
     height = min(rows, max(1, size // width))
-    sparse = None if ones is None or isinstance(batch.labels, Tensor) else _ByLabel.of(ones)
     for label in range(0, labels, width):
         for row in range(0, rows, height):
-            here = slice(row, min(rows, row + height)), slice(label, min(labels, label + width))
-            weights = _piece_weights(batch, here, kind)
-            # Always a copy: the pass writes into it.
-            if ones is not None and sparse is None:
-                assert isinstance(batch.labels, Tensor)
-                values = torch.add(scores[here].to(kind), batch.labels[here].to(kind), alpha=ABSENT)
-            else:
-                values = scores[here].to(kind, copy=True, memory_format=torch.contiguous_format)
-            if sparse is not None:
-                values[sparse.inside(*here)] = ABSENT
-            if weights is not None:
-                values.masked_fill_(weights == 0, ABSENT)
-            yield Piece(*here, values, weights)
+            yield slice(row, min(rows, row + height)), slice(label, min(labels, label + width))
 
 
-def _piece_weights(batch: Batch, here: tuple[slice, slice], kind: torch.dtype) -> Tensor | None:
-    """Weights of a piece, 0 where it is masked."""
+def _weights(batch: Batch, rows: slice, labels: slice, kind: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
+    """Weights of some entries, None for 1, and where they are absent, None for nowhere."""
     weights, mask = (
-        None if part is None else part[here[0], here[1] if part.shape[1] > 1 else slice(None)]
+        None if part is None else part[rows, labels if part.shape[1] > 1 else slice(None)]
         for part in (batch.weights, batch.mask)
     )
     if weights is None:
-        return None if mask is None else mask.to(kind)
-    weights = weights.to(kind)
-    return weights if mask is None else torch.where(mask, weights, 0.0)
+        return None, None if mask is None else ~mask
+    weights = weights.to(kind) if mask is None else torch.where(mask, weights, 0.0).to(kind)
+    return weights, weights == 0
 
 
-def _check(scores: Tensor, weights: Tensor | None) -> None:
+def _check(scores: Tensor) -> None:
     low, high = scores.aminmax()
-    if bool((low >= -LARGEST) & (high <= LARGEST)):  # false where one is nan
-        return
-    valid = scores.abs() <= LARGEST
-    valid = valid if weights is None else valid | (weights == 0)
-    every_entry("scores", scores, valid, f"finite and at most {LARGEST:g} in size")
+    if not bool((low >= -LARGEST) & (high <= LARGEST)):  # false where one is nan
+        every_entry("scores", scores, scores.abs() <= LARGEST, f"finite and at most {LARGEST:g} in size")
 
 
-def _ones(batch: Batch, *, checking: bool) -> Ones:
-    """The positives of a batch, without those of weight 0."""
-    labels, scores = batch.labels, batch.scores.detach()
-    if isinstance(labels, Tensor):
-        rows, columns = _not_zero(labels)
-    else:
-        rows, columns = torch.repeat_interleave(labels.starts.diff()), labels.columns
-    ones = Ones(rows, columns, scores[rows, columns].to(torch.promote_types(scores.dtype, torch.float32)), rows)
-    weights = torch.ones_like(ones.scores)
-    for part in (batch.weights, batch.mask):
-        if part is not None:
-            found = part.expand_as(scores)[rows, columns]
-            weights = torch.where(found, weights, 0.0) if part is batch.mask else found.to(weights)
-    if batch.weights is not None or batch.mask is not None:
-        ones, weights = Ones(*(part[weights != 0] for part in ones)), weights[weights != 0]
-    if checking:
-        if isinstance(labels, Tensor):
-            values = labels[ones.rows, ones.labels]
-            every_entry("labels", values, values == 1, "0 or 1")
-        elif len((columns + rows * scores.shape[1]).unique()) < len(rows):
-            raise ValueError("labels must be 0 or 1 in every entry, got 2.0")
-    return ones._replace(weights=weights)
+def _by_label(batch: Batch) -> Tensor:
+    """Positions of the ones of a listed batch, counted down the columns, in order."""
+    assert isinstance(batch.labels, Positives)
+    rows = torch.repeat_interleave(batch.labels.starts.diff())
+    at = batch.labels.columns * len(batch.scores) + rows
+    # numpy sorts, and below finds, the few ones several times as fast as torch does.
+    return torch.from_numpy(np.sort(at.numpy())) if at.device.type == "cpu" else at.sort().values
 
 
 def _not_zero(labels: Tensor) -> tuple[Tensor, Tensor]:
     """Positions of what is not 0."""
     if labels.device.type == "cpu" and labels.dtype != torch.bfloat16:
-        # numpy finds the few ones among bools several times as fast as torch does.
         at = torch.from_numpy(np.flatnonzero(labels.numpy() != 0))
         return at // labels.shape[1], at % labels.shape[1]
     rows, columns = labels.nonzero(as_tuple=True)
     return rows, columns
 
 
-class _ByLabel(NamedTuple):
-    """Positions in the order of their labels."""
-
-    rows: Tensor
-    labels: Tensor
-
-    @staticmethod
-    def of(ones: Ones) -> "_ByLabel":
-        labels, order = ones.labels.sort()
-        return _ByLabel(ones.rows[order], labels)
-
-    def inside(self, rows: slice, labels: slice) -> tuple[Tensor, Tensor]:
-        """Positions in a piece, from its corner."""
-        ends = self.labels.new_tensor([labels.start, labels.stop])
-        first, last = torch.searchsorted(self.labels, ends).tolist()
-        at_rows, at_labels = self.rows[first:last], self.labels[first:last] - labels.start
-        kept = (at_rows >= rows.start) & (at_rows < rows.stop)
-        return at_rows[kept] - rows.start, at_labels[kept]
+def _kind(batch: Batch) -> torch.dtype:
+    return torch.promote_types(batch.scores.dtype, torch.float32)
 
 
 def _zeros(batch: Batch, *shape: int) -> Tensor:
-    kind = torch.promote_types(batch.scores.dtype, torch.float32)
-    return torch.zeros(*shape, dtype=kind, device=batch.scores.device)
+    return torch.zeros(*shape, dtype=_kind(batch), device=batch.scores.device)

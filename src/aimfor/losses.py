@@ -269,17 +269,21 @@ class Loss(nn.Module):
         u_cost, v_cost = anchors.costs(multipliers)
         # All anchors of a label by one factor: the minimiser of the label stays, and the gradient keeps the size of
         # that of log-loss however the multipliers grow, so that a learning rate and a shared trunk serve all labels.
-        total = (u_cost + v_cost).sum(0)
+        total = u_cost.sum(0) + v_cost.sum(0)
         share = active / torch.where(total > 0, total, 1.0) / self.num_labels
-        costs = share * u_cost * u_unit, share * v_cost * v_unit
-        counts = run.count(census, anchors, *costs)
+        u_cost, v_cost = u_cost * (share * u_unit), v_cost * (share * v_unit)
+        counts = run.count(census, anchors, u_cost, v_cost)
         sums, squares = _reduced(reduce, counts)
 
+        # In place from here on, and let go of early: what is `[K, L]` adds up beside the gradient.
+        slope = difference(sums.negative_slope.mul_(v_cost), sums.positive_slope.mul_(u_cost))
+        del u_cost, v_cost
         positives = census[1] * u_unit
-        surrogate = Rates(sums.positive_loss * u_unit, sums.negative_loss * v_unit, positives)
-        exact = Rates(sums.false_negatives * u_unit, sums.false_positives * v_unit, positives)
-        lagrangian = anchors.objective(surrogate) + multipliers * anchors.violation(surrogate)
-        value = (share * anchors.width * lagrangian).sum()
+        surrogate = Rates(sums.positive_loss.mul_(u_unit), sums.negative_loss.mul_(v_unit), positives)
+        exact = Rates(sums.false_negatives.mul_(u_unit), sums.false_positives.mul_(v_unit), positives)
+        lagrangian = anchors.violation(surrogate).mul_(multipliers).add_(anchors.objective(surrogate))
+        value = lagrangian.mul_(share * anchors.width).sum()
+        del lagrangian
         if not learning:
             return value, counts.gradient
         step = Step(
@@ -288,7 +292,7 @@ class Loss(nn.Module):
             surrogate=surrogate,
             exact=exact,
             exact_drives=self._exact_drives(),
-            slope=difference(costs[1] * sums.negative_slope, costs[0] * sums.positive_slope),
+            slope=slope,
             variance=squares / weight,
         )
         state.learn_(step, self.dual_rate, self.threshold_rate)
@@ -387,9 +391,10 @@ class _Torch:
 
     @torch.no_grad()
     def __init__(self, loss: Loss, batch: Batch, engine: str):
-        self.loss, self.batch = loss, batch
+        self.loss = loss
         self.engine = bounds if engine == "plain" else fused
-        self.census = self.engine.census(batch)
+        self.batch = batch if engine == "plain" else fused.listed(batch)
+        self.census = self.engine.census(self.batch)
 
     def observe_(self, census: Tensor) -> Tensor:
         self.loss.state.observe_(census)

@@ -61,8 +61,9 @@ class Step(NamedTuple):
 
 def difference(one: Tensor, other: Tensor) -> Tensor:
     """one - other, 0 where that is rounding."""
-    rest = one - other
-    return rest * (rest.abs() > ROUNDING * (one.abs() + other.abs()))
+    rest, both = one - other, one.abs().add_(other.abs())
+    # Compared into floats: masks of bools take several times as long.
+    return rest.mul_(torch.gt(rest.abs(), both.mul_(ROUNDING), out=both))
 
 
 def driving(surrogate: Rates, exact: Rates, exact_drives: bool | Tensor) -> Rates:
@@ -148,7 +149,8 @@ class State(nn.Module):
     @property
     def taking_part(self) -> Tensor:
         """`[L]`, the labels of which both classes have been seen."""
-        return (self.class_weight > 0).all(0)
+        positives, negatives = self.class_weight > 0
+        return positives & negatives
 
     def observe_(self, census: Tensor) -> None:
         """Count the classes of a training batch; a label that takes part for the first time starts at its mean.
@@ -164,7 +166,7 @@ class State(nn.Module):
         self.class_weight += torch.stack([positive_weight, weight - positive_weight])
         active = self.taking_part & (weight > 0)
         starting = active & (self.steps == 0)
-        self.thresholds.copy_(torch.where(starting, mean_score, self.thresholds))
+        self.thresholds.lerp_(mean_score, starting.float())
         # The mean is a running one, so that batches of one row have a spread too.
         self.score_mean.lerp_(mean_score, active * (1 / (self.steps + 1).float()).clamp(min=FORGET))
 
@@ -182,13 +184,14 @@ class State(nn.Module):
         first_mean = 1 / self.steps.clamp(min=1).float()
         forget = active * first_mean.clamp(min=FORGET)
         forget_slope = active * first_mean.clamp(min=FORGET_SLOPE)
-        self.rates.lerp_(torch.stack([*step.surrogate[:2], *step.exact[:2]]).float(), forget)
+        for running, found in zip(self.rates, (*step.surrogate[:2], *step.exact[:2]), strict=True):
+            running.lerp_(found.float(), forget)
         self.positives.lerp_(step.surrogate.p, forget)
         self.score_variance.lerp_(step.variance.float(), forget)
 
         if anchors.multiplier is None:
-            stepped = self.multipliers + dual_rate * self._dual_step_(step, forget)
-            stepped = stepped.clamp(min=0).clamp(max=MAX_MULTIPLIER)
+            stepped = torch.add(self.multipliers, self._dual_step_(step, forget), alpha=dual_rate)
+            stepped = stepped.clamp_(min=0, max=MAX_MULTIPLIER)
             if self.looks_at(self.batches):
                 self._look_(step)
         else:
@@ -197,8 +200,9 @@ class State(nn.Module):
 
         self.slope_square.lerp_(slope.square(), forget_slope)
         tiny = torch.finfo(slope.dtype).tiny
-        normalised = slope / self.slope_square.sqrt().clamp(min=tiny)
-        self.thresholds -= active * threshold_rate * self.score_variance.sqrt() * normalised
+        typical = self.slope_square.sqrt().clamp_(min=tiny)
+        normalised = torch.div(slope, typical, out=typical)
+        self.thresholds.addcmul_(normalised, active * self.score_variance.sqrt(), value=-threshold_rate)
 
     @property
     def stuck(self) -> Tensor:
@@ -227,13 +231,15 @@ class State(nn.Module):
         # are next to none at all a precision says nothing, and the multiplier gives way until there are some.
         size = step.anchors.size(self.driving_rates(step.exact_drives))
         violation = step.anchors.violation(driving(step.surrogate, step.exact, step.exact_drives)).float()
-        sizeable = (size > SMALLEST_SIZE).to(violation.dtype)  # as a factor: `where` takes twenty times as long
-        relative = violation / size.clamp(min=SMALLEST_SIZE) * sizeable + (sizeable - 1)
+        # As a factor, compared into floats: `where` and masks of bools take many times as long.
+        sizeable = torch.gt(size, SMALLEST_SIZE, out=torch.empty_like(size))
+        relative = violation.div_(size.clamp_(min=SMALLEST_SIZE)).mul_(sizeable).add_(sizeable.sub_(1))
+        del size, sizeable
         # Against its typical magnitude where that is above 1, so that a batch which happens to hold many times its
         # share of errors does not throw the multiplier. The divisor forgets slowly, so a mean of zero stays zero; below
         # 1 it is left out, so that steps vanish as the constraint is met.
         self.violation_square.lerp_(relative.square(), forget)
-        return relative / self.violation_square.sqrt().clamp(min=1)
+        return relative.div_(self.violation_square.sqrt().clamp_(min=1))
 
     def _load_from_state_dict(self, *args, **kwargs) -> None:
         super()._load_from_state_dict(*args, **kwargs)
