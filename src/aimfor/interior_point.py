@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Four = tuple[Array, Array, Array, Array]
 
-MAX_STEPS = 200
+MAX_STEPS = 1000
 # Where the gap between the values of the problem and of its dual, against the value, is closed.
 GAP = 1e-10
 
@@ -124,7 +124,7 @@ def _inside(hinges: Hinges) -> tuple[Four, Four]:
     xi, s = np.full(hinges.cost.shape, 2.0), np.ones(hinges.cost.shape)
     loaded = (hinges.load * xi).sum(1)
     t = np.maximum(1.0, loaded - hinges.room + 1)
-    multiplier = hinges.price / 20
+    multiplier = hinges.price / 2
     alpha = (hinges.cost + multiplier[:, None] * hinges.load) / 2
     return (s, xi, hinges.room + t - loaded, t), (alpha, alpha.copy(), multiplier, hinges.price - multiplier)
 

@@ -79,10 +79,12 @@ def solve(problem: Problem, program: Program, start: Point | None) -> Point | No
     """
     pieces = np.full((len(program.room), len(problem.signs)), OPEN)
     if start is not None:
+        if program.value(*problem.rates(start)) <= SAME:  # nothing is below 0
+            return start
         margins = problem.margins(start)
         distances = np.abs(margins - 1)
         pieces = np.where(margins < 1, LINEAR, ZERO)
-        count = min(distances.size, 10 * (problem.num_features + len(pieces)))
+        count = min(distances.size, 3 * (problem.num_features + len(pieces)))
         pieces[distances <= max(1e-3, np.partition(distances, count - 1, axis=None)[count - 1])] = OPEN
     while True:
         answer = _highs(problem, program, pieces)
