@@ -63,6 +63,24 @@ inline Floats larger(Floats a, Floats b) { return a > b ? a : b; }
 inline Floats smaller(Floats a, Floats b) { return a < b ? a : b; }
 #endif
 
+// The same of 0 and 1 in whole numbers, which are in the order of the floats that they stand for where these are not
+// negative: additions, comparisons and choices of floats share two units of the processor, whole numbers have more.
+#if defined(__AVX2__)
+inline Ints larger(Ints a, Ints b) { return (Ints)__builtin_ia32_pmaxsd256(a, b); }
+
+inline Ints smaller(Ints a, Ints b) { return (Ints)__builtin_ia32_pminsd256(a, b); }
+#else
+inline Ints larger(Ints a, Ints b) { return a > b ? a : b; }
+
+inline Ints smaller(Ints a, Ints b) { return a < b ? a : b; }
+#endif
+
+inline Ints is_positive(Floats value) { return (Ints)value > 0; }
+
+inline Floats not_negative(Floats value) { return (Floats)larger((Ints)value, Ints{}); }
+
+inline Floats at_most_one(Floats not_negative) { return (Floats)smaller((Ints)not_negative, (Ints)all(1.0f)); }
+
 inline Floats absolute(Floats value) { return (Floats)((Ints)value & 0x7FFFFFFF); }
 
 inline Floats root(Floats value) {
@@ -142,6 +160,19 @@ inline Floats log_of_one_plus(Floats q) {
     Floats whole = as_floats(exponent);
     Floats value = series * x * square - whole * 2.12194440e-4f - 0.5f * square + x + whole * 0.693359375f;
     return value + rounded_away;
+}
+
+// -log(1 - u) for u in [0, 0.5].
+inline Floats minus_log_of_rest(Floats u) {
+    Floats series = 1.441108f * u - 1.695812f;
+    series = series * u + 1.2576696f;
+    series = series * u - 0.20353878f;
+    series = series * u + 0.26961267f;
+    series = series * u + 0.2428051f;
+    series = series * u + 0.33370063f;
+    series = series * u + 0.49999285f;
+    series = series * u + 1.0f;
+    return series * u;
 }
 
 }  // namespace aimfor
