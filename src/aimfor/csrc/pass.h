@@ -19,13 +19,16 @@ struct Columns {
     std::vector<float> thresholds, u_cost, v_cost;
     float sharpness[TILE], score_mean[TILE];
     int surrogate[TILE];
-    std::vector<double> sums;  // [SUMS, K, TILE]
-    double squares[TILE];
+    std::vector<float> sums;  // [SUMS, K, TILE] and, after them, [TILE] squares of distances from the mean score
 
     void resize(int anchors) {
         for (auto* one : {&thresholds, &u_cost, &v_cost}) one->resize(anchors * TILE);
-        sums.resize(SUMS * anchors * TILE);
+        sums.resize((SUMS * anchors + 1) * TILE);
     }
+    float* sum(int which, int anchor) { return sums.data() + which * thresholds.size() + anchor * TILE; }
+    const float* sum(int which, int anchor) const { return const_cast<Columns*>(this)->sum(which, anchor); }
+    float* squares() { return sum(SUMS, 0); }
+    const float* squares() const { return sum(SUMS, 0); }
 };
 
 // Kept from call to call by every thread: to get fresh memory costs more than a small batch.
@@ -34,6 +37,7 @@ struct Scratch {
     Columns columns;
     std::vector<Floats> thresholds, costs;
     std::vector<VectorSum> sums;
+    std::vector<double> totals;
 
     void resize(int anchors) {
         columns.resize(anchors);
@@ -105,6 +109,7 @@ class Pass {
         : scratch(scratch), tile(scratch.tile), columns(scratch.columns), labels(labels), anchors(anchors), leak(leak) {}
 
     void operator()(int rows) {
+        std::fill(columns.sums.begin(), columns.sums.end(), 0.0f);
         for (int label = 0; label < labels; label += tile.by_label ? LANES : 1) {
             const int lines = (rows + LANES - 1) / LANES, positive_lines = (tile.positives[label] + LANES - 1) / LANES;
             count<true>(label, tile.by_label ? rows : lines);
@@ -155,9 +160,10 @@ class Pass {
             run_it(rung, strip, setting, scratch.sums.data());
             for (int anchor = 0; anchor < anchors; ++anchor) {
                 const VectorSum& found = scratch.sums[anchor];
-                add(NEGATIVES ? 1 : 0, anchor, label, where(on_it, found.loss));
-                add(NEGATIVES ? 3 : 2, anchor, label, where(on_it, -found.slope));  // in the margin, which is -z
-                add(NEGATIVES ? 5 : 4, anchor, label, where(on_it, found.errors));
+                add(columns.sum(NEGATIVES ? 1 : 0, anchor), label, where(on_it, found.loss));
+                // In the margin, which is -z.
+                add(columns.sum(NEGATIVES ? 3 : 2, anchor), label, where(on_it, -found.slope));
+                add(columns.sum(NEGATIVES ? 5 : 4, anchor), label, where(on_it, found.errors));
             }
         }
         for (int index = 0; tile.weighted && index < lines; ++index) {
@@ -165,7 +171,7 @@ class Pass {
             store(gradient, load(gradient) * load(strip.weights + index * LANES));
         }
         const Floats squares = squares_around(strip, sign * lanes(columns.score_mean, label));
-        tile.by_label ? add_to_sum(columns.squares + label, squares) : void(columns.squares[label] += total(squares));
+        add(columns.squares(), label, squares);
     }
 
     // What belongs to the lanes of a strip: that of LANES labels, or LANES times that of one.
@@ -173,9 +179,8 @@ class Pass {
         return tile.by_label ? load(of_labels + label) : all(of_labels[label]);
     }
 
-    void add(int which, int anchor, int label, Floats value) {
-        double* sum = columns.sums.data() + (which * anchors + anchor) * TILE + label;
-        tile.by_label ? add_to_sum(sum, value) : void(*sum += total(value));
+    void add(float* sum, int label, Floats value) const {
+        tile.by_label ? store(sum + label, load(sum + label) + value) : void(sum[label] += total(value));
     }
 
     // Weighted squares of the distances from the mean.
