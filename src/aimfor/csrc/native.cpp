@@ -87,9 +87,10 @@ struct CensusTasks {
                     census.take({row, rows, label, labels}, parts[(label - first_label) / TILE]);
                 }
             }
-            for (int64_t label = 0; label < last_label - first_label; ++label) {
-                for (int which = 0; which < 3; ++which) {
-                    sums[which * CENSUS_LABELS + label] += parts[label / TILE].sums[which][label % TILE];
+            for (int which = 0; which < 3; ++which) {
+                for (const Census::Part& part : parts) {
+                    double* to = sums + which * CENSUS_LABELS + (&part - parts.data()) * TILE;
+                    for (int label = 0; label < TILE; ++label) to[label] += part.sums[which][label];
                 }
             }
         }
@@ -209,14 +210,15 @@ int32_t aimfor_census(const Batch* batch, float* census, Fault* fault) try {
     for (const Fault& one : faults) {
         if (!fault->kind) *fault = one;
     }
-    for (int64_t label = 0; label < batch->labels; ++label) {
+    for (int64_t first = 0; first < batch->labels; first += CENSUS_LABELS) {
+        double* whole = parts.data() + first / CENSUS_LABELS * 3 * CENSUS_LABELS;
+        for (int64_t rows = 1; rows < tasks.row_parts; ++rows) {
+            const double* part = whole + rows * tasks.label_parts * 3 * CENSUS_LABELS;
+            for (int entry = 0; entry < 3 * CENSUS_LABELS; ++entry) whole[entry] += part[entry];
+        }
         for (int which = 0; which < 3; ++which) {
-            double sum = 0;
-            for (int64_t rows = 0; rows < tasks.row_parts; ++rows) {
-                const int64_t task = rows * tasks.label_parts + label / CENSUS_LABELS;
-                sum += parts[(3 * task + which) * CENSUS_LABELS + label % CENSUS_LABELS];
-            }
-            census[which * batch->labels + label] = static_cast<float>(sum);
+            const int64_t labels = std::min<int64_t>(CENSUS_LABELS, batch->labels - first);
+            std::copy_n(whole + which * CENSUS_LABELS, labels, census + which * batch->labels + first);
         }
     }
     return 0;

@@ -51,16 +51,19 @@ struct Scratch {
 template <class Curve, bool WEIGHTED, bool TIE_IS_WRONG>
 void run(const Strip& strip, const Setting& setting, VectorSum* sums) {
     const Curve curve(strip, setting);
+    const float *const scores = strip.scores, *const weights = strip.weights;  // known not to change with the gradient
+    float* const gradients = strip.gradient;
+    const int count = strip.count;
     for (int anchor = 0; anchor < setting.anchors; anchor += 2) {
         const Pair threshold = {setting.thresholds[anchor], setting.thresholds[anchor + 1]};
         Tally<WEIGHTED> first_wrong, second_wrong;
         auto both = curve.start(anchor);
-        for (int block = 0; block < strip.count; block += Curve::BLOCK) {
-            const int end = std::min(block + Curve::BLOCK, strip.count);
+        for (int block = 0; block < count; block += Curve::BLOCK) {
+            const int end = std::min(block + Curve::BLOCK, count);
             for (int index = block; index < end; ++index) {
-                const Floats score = load(strip.scores + index * LANES);
-                const Floats weight = WEIGHTED ? load(strip.weights + index * LANES) : Floats{};
-                float* const gradient = strip.gradient + index * LANES;
+                const Floats score = load(scores + index * LANES);
+                const Floats weight = WEIGHTED ? load(weights + index * LANES) : Floats{};
+                float* const gradient = gradients + index * LANES;
                 store(gradient, load(gradient) + both.take(index, score, weight));
                 first_wrong.add(TIE_IS_WRONG ? score >= threshold.first : score > threshold.first, weight);
                 second_wrong.add(TIE_IS_WRONG ? score >= threshold.second : score > threshold.second, weight);
@@ -188,8 +191,8 @@ class Pass {
         Floats sum = {};
         for (int index = 0; index < strip.count; ++index) {
             const Floats score = load(strip.scores + index * LANES);
-            const Floats distance = smaller(larger(score - mean, all(-1e16f)), all(1e16f));
-            const Floats square = where(score > ABSENT, distance * distance);
+            const Floats distance = where(score > ABSENT, smaller(absolute(score - mean), all(1e16f)));
+            const Floats square = distance * distance;
             sum += tile.weighted ? load(strip.weights + index * LANES) * square : square;
         }
         return sum;

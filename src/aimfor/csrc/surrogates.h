@@ -171,19 +171,19 @@ class Exponentials {
     Exponentials(const Strip& strip, const Setting& setting, float largest) : setting(setting), largest(all(largest)) {
         for (int index = 0; RANGE != WIDE && index < strip.count; ++index) {
             const Floats score = load(strip.scores + index * LANES);
-            const Floats power = larger(smaller((score - setting.middle) * setting.sharpness, all(60.0f)), all(-60.0f));
+            const Floats power = between((score - setting.middle) * setting.sharpness, -60.0f, 60.0f);
             of_scores[index] = where(score > ABSENT, exponential(power));
         }
     }
 
     Floats factor(int anchor) const {
-        return exponential((setting.middle - setting.thresholds[anchor]) * setting.sharpness);
+        return exponential(between((setting.middle - setting.thresholds[anchor]) * setting.sharpness, -87.0f, 87.0f));
     }
 
     Floats at(int index, Floats score, Floats threshold, Floats factor) const {
         if (RANGE == NEAR) return of_scores[index] * factor;
         if (RANGE == FAR) return smaller(of_scores[index] * factor, largest);
-        return smaller(exponential((score - threshold) * setting.sharpness), largest);
+        return smaller(exponential(between((score - threshold) * setting.sharpness, -87.0f, 87.0f)), largest);
     }
 
     const Setting& setting;

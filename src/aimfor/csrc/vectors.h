@@ -121,9 +121,10 @@ inline float total(Floats value) {
     return sum;
 }
 
-// e^x, x cut off at +-87: 2^n times a polynomial on the rest, |rest| <= ln 2 / 2.
+inline Floats between(Floats value, float low, float high) { return larger(smaller(value, all(high)), all(low)); }
+
+// e^x for x from -87 to 87: 2^n times a polynomial on the rest, |rest| <= ln 2 / 2.
 inline Floats exponential(Floats x) {
-    x = larger(smaller(x, all(87.0f)), all(-87.0f));
     const float to_whole = 12582912.0f;  // 1.5 * 2^23: adding it leaves no bits for a fraction
     Floats n = x * 1.44269504f + to_whole;
     Ints power = (Ints)n - 0x4B400000;
