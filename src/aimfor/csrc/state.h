@@ -168,6 +168,7 @@ class Group {
 
         auto running = [&](int which, Floats now) {
             float* here = state.rates + which * KL + anchor * problem.batch.labels + first;
+            fetch_for_the_next_tile(here);
             const Floats rate = moved(get(here), now, forget);
             set(here, rate);
             return rate;
@@ -242,7 +243,13 @@ class Group {
         const float* from = entry.data + anchor * entry.anchor_stride;
         return entry.label_stride ? get(from + first) : all(*from);
     }
-    Floats at(const float* state, int anchor) const { return get(state + anchor * problem.batch.labels + first); }
+    Floats at(const float* state, int anchor) const {
+        const float* from = state + anchor * problem.batch.labels + first;
+        fetch_for_the_next_tile(from);
+        return get(from);
+    }
+    // The rows of the state lie too far apart for the processor to look ahead by itself.
+    static void fetch_for_the_next_tile(const float* from) { __builtin_prefetch(from + TILE); }
     void put(float* state, int anchor, Floats value) const {
         set(state + anchor * problem.batch.labels + first, value);
     }
