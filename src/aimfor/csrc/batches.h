@@ -426,7 +426,7 @@ class Loader {
         for (int row = 0; row < place.rows; ++row) {
             const float* scores = reader.scores(place.first_row + row, place, score);
             // Rows lie pages apart, where the processor does not look ahead by itself: fetched for the next tile.
-            for (int label = 0; scores != score && label < TILE; label += 16) __builtin_prefetch(scores + TILE + label);
+            for (int label = 0; scores != score && label < TILE; label += 16) __builtin_prefetch(scores + TILE + label, 0, 2);
             if (reader.weighted) {
                 reader.weights(place.first_row + row, place, weight);
                 for (int label = 0; label < place.labels; ++label) {

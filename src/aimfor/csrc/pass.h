@@ -9,6 +9,8 @@ namespace aimfor {
 
 constexpr int SUMS = 6;  // as bounds.Sums: losses of positives and negatives, slopes, false negatives, false positives
 
+constexpr int NO_SURROGATE = -1;  // of a label that does not take part: it costs nothing, and nobody looks at its sums
+
 // Sums of LANES labels, or of one label over LANES parts of its rows, at one anchor.
 struct VectorSum {
     Floats loss, slope, errors;

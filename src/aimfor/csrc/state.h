@@ -113,7 +113,8 @@ class Group {
         for (int lane = 0; lane < LANES; ++lane) {
             const bool warming = rules.tight && state.steps[first + std::min(lane, used - 1)] < rules.warmup;
             const bool sharp = rules.tight && !warming;
-            columns.surrogate[label + lane] = warming ? static_cast<int>(HINGE) : rules.surrogate;
+            columns.surrogate[label + lane]
+                = !active[lane] ? NO_SURROGATE : warming ? static_cast<int>(HINGE) : rules.surrogate;
             columns.sharpness[label + lane]
                 = sharp ? rules.sharpness / std::max(deviation[lane], rules.smallest_deviation) : 1.0f;
         }

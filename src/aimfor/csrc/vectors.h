@@ -163,17 +163,12 @@ inline Floats log_of_one_plus(Floats q) {
     return value + rounded_away;
 }
 
-// -log(1 - u) for u in [0, 0.5].
+// -log(1 - u) for u in [0, 0.5], to 2e-7 of it. In pairs of terms, which do not wait for one another.
 inline Floats minus_log_of_rest(Floats u) {
-    Floats series = 1.441108f * u - 1.695812f;
-    series = series * u + 1.2576696f;
-    series = series * u - 0.20353878f;
-    series = series * u + 0.26961267f;
-    series = series * u + 0.2428051f;
-    series = series * u + 0.33370063f;
-    series = series * u + 0.49999285f;
-    series = series * u + 1.0f;
-    return series * u;
+    const Floats square = u * u;
+    const Floats low = (0.33186263f + 0.2722505f * u) * square + (0.9999999f + 0.50003654f * u);
+    const Floats high = (1.1849316f * u - 1.0815402f) * square + (0.03801817f + 0.7854309f * u);
+    return u * (high * (square * square) + low);
 }
 
 }  // namespace aimfor
