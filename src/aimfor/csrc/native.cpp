@@ -11,12 +11,12 @@
 #include <memory>
 #include <optional>
 
+#include "census.h"
 #include "state.h"
 
 namespace aimfor {
 namespace {
 
-constexpr int64_t ROWS_PER_TASK = 4096;  // fixed, so that sums do not depend on the number of threads
 constexpr int64_t SMALL_WORK = 1 << 16;  // entries x anchors below which a second thread costs more than it does
 
 constexpr int64_t LARGE_GRADIENT = 1 << 20;  // entries; a smaller one is still in the cache when it is read
@@ -52,49 +52,6 @@ struct Tasks {
         for (int64_t row = begin; row < end; row += ROWS) {
             callback(Place{row, static_cast<int>(std::min<int64_t>(ROWS, end - row)), tile * TILE, labels_of(tile)});
         }
-    }
-};
-
-constexpr int CENSUS_LABELS = 16 * TILE;  // side by side: the processor looks ahead along a row
-constexpr int CENSUS_ROWS = 4;            // at once: so many rows along which it does
-
-// The census of a batch, cut into tasks of CENSUS_LABELS labels by ROWS_PER_TASK rows.
-struct CensusTasks {
-    const Batch& batch;
-    const int64_t label_parts, row_parts;
-
-    explicit CensusTasks(const Batch& batch)
-        : batch(batch), label_parts((batch.labels + CENSUS_LABELS - 1) / CENSUS_LABELS),
-          row_parts((batch.rows + ROWS_PER_TASK - 1) / ROWS_PER_TASK) {}
-
-    int64_t count() const { return label_parts * row_parts; }
-
-    // Adds to sums [3, CENSUS_LABELS]; those of ROWS rows stay in float.
-    Fault run(int64_t task, double* sums) const {
-        Census census(batch);
-        const int64_t first_label = task % label_parts * CENSUS_LABELS, first_row = task / label_parts * ROWS_PER_TASK;
-        const int64_t last_label = std::min(batch.labels, first_label + CENSUS_LABELS);
-        const int64_t last_row = std::min(batch.rows, first_row + ROWS_PER_TASK);
-        std::vector<Census::Part> parts((last_label - first_label + TILE - 1) / TILE);
-        for (int64_t block = first_row; block < last_row; block += ROWS) {
-            const int64_t end = std::min(last_row, block + ROWS);
-            std::fill(parts.begin(), parts.end(), Census::Part{});
-            const int64_t at_once = parts.size() == 1 ? ROWS : CENSUS_ROWS;
-            for (int64_t row = block; row < end; row += at_once) {
-                const int rows = static_cast<int>(std::min(at_once, end - row));
-                for (int64_t label = first_label; label < last_label; label += TILE) {
-                    const int labels = static_cast<int>(std::min<int64_t>(TILE, last_label - label));
-                    census.take({row, rows, label, labels}, parts[(label - first_label) / TILE]);
-                }
-            }
-            for (int which = 0; which < 3; ++which) {
-                for (const Census::Part& part : parts) {
-                    double* to = sums + which * CENSUS_LABELS + (&part - parts.data()) * TILE;
-                    for (int label = 0; label < TILE; ++label) to[label] += part.sums[which][label];
-                }
-            }
-        }
-        return census.fault;
     }
 };
 
@@ -295,7 +252,7 @@ int32_t aimfor_step(
     auto add_up = [&](int64_t task, Scratch& scratch, double* part) {
         tasks.for_each_place(task, [&](const Place& place) {
             pass(place, scratch);
-            for (int64_t index = 0; index < length; ++index) part[index] += scratch.columns.sums[index];
+            scratch.columns.add_to(part, place.labels);
         });
     };
     if (tasks.per_tile == 1) {

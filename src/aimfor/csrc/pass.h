@@ -30,6 +30,17 @@ struct Columns {
     float* sum(int which, int anchor) { return sums.data() + which * thresholds.size() + anchor * TILE; }
     const float* sum(int which, int anchor) const { return const_cast<Columns*>(this)->sum(which, anchor); }
     float* squares() { return sum(SUMS, 0); }
+
+    // Of the first labels alone, up to a whole vector: most of a tile may not be there.
+    void clear(int labels) {
+        for (size_t row = 0; row < sums.size(); row += TILE) std::fill_n(sums.data() + row, whole_vectors(labels), 0.0f);
+    }
+    void add_to(double* totals, int labels) const {
+        for (size_t row = 0; row < sums.size(); row += TILE) {
+            for (int label = 0; label < whole_vectors(labels); ++label) totals[row + label] += sums[row + label];
+        }
+    }
+    static int whole_vectors(int labels) { return (labels + LANES - 1) / LANES * LANES; }
     const float* squares() const { return sum(SUMS, 0); }
 };
 
@@ -114,7 +125,7 @@ class Pass {
         : scratch(scratch), tile(scratch.tile), columns(scratch.columns), labels(labels), anchors(anchors), leak(leak) {}
 
     void operator()(int rows) {
-        std::fill(columns.sums.begin(), columns.sums.end(), 0.0f);
+        columns.clear(labels);
         for (int label = 0; label < labels; label += tile.by_label ? LANES : 1) {
             const int lines = (rows + LANES - 1) / LANES, positive_lines = (tile.positives[label] + LANES - 1) / LANES;
             count<true>(label, tile.by_label ? rows : lines);

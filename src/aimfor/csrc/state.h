@@ -169,7 +169,7 @@ class Group {
 
         auto running = [&](int which, Floats now) {
             float* here = state.rates + which * KL + anchor * problem.batch.labels + first;
-            fetch_for_the_next_tile(here);
+            fetch(here + TILE, LANES);
             const Floats rate = moved(get(here), now, forget);
             set(here, rate);
             return rate;
@@ -246,11 +246,9 @@ class Group {
     }
     Floats at(const float* state, int anchor) const {
         const float* from = state + anchor * problem.batch.labels + first;
-        fetch_for_the_next_tile(from);
+        fetch(from + TILE, LANES);  // for the next tile
         return get(from);
     }
-    // The rows of the state lie too far apart for the processor to look ahead by itself.
-    static void fetch_for_the_next_tile(const float* from) { __builtin_prefetch(from + TILE); }
     void put(float* state, int anchor, Floats value) const {
         set(state + anchor * problem.batch.labels + first, value);
     }

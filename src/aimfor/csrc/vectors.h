@@ -11,12 +11,10 @@ constexpr int LANES = 8;
 
 typedef float Floats __attribute__((vector_size(4 * LANES)));
 typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
-typedef double Doubles __attribute__((vector_size(8 * LANES)));
 
 // The same at any address. (A memcpy would say so too, but may go through the stack in pieces, which stalls.)
 typedef Floats AnyFloats __attribute__((aligned(4), may_alias));
 typedef Ints AnyInts __attribute__((aligned(1), may_alias));
-typedef Doubles AnyDoubles __attribute__((aligned(8), may_alias));
 
 inline Floats load(const float* from) { return *reinterpret_cast<const AnyFloats*>(from); }
 
@@ -36,6 +34,14 @@ inline void finish_stores() {
 #if defined(__AVX__)
     __builtin_ia32_sfence();
 #endif
+}
+
+// Brings `count` numbers near, into the second-level cache: rows of a batch lie pages apart, and the processor looks
+// ahead only along each. What is beyond the end of an array is not touched.
+template <class Type>
+inline void fetch(const Type* from, int count) {
+    const char* bytes = reinterpret_cast<const char*>(from);
+    for (size_t byte = 0; byte < count * sizeof(Type); byte += 64) __builtin_prefetch(bytes + byte, 0, 2);
 }
 
 // The first `count` lanes, at the end of an array; the others are 0.
@@ -88,15 +94,6 @@ inline Floats root(Floats value) {
     store(lanes, value);
     for (float& lane : lanes) lane = std::sqrt(lane);
     return load(lanes);
-}
-
-// To and from the double precision of sums over many rows.
-inline Floats load_sum(const double* from) {
-    return __builtin_convertvector(*reinterpret_cast<const AnyDoubles*>(from), Floats);
-}
-
-inline void add_to_sum(double* to, Floats value) {
-    *reinterpret_cast<AnyDoubles*>(to) += __builtin_convertvector(value, Doubles);
 }
 
 // value where the mask is set, else 0.
