@@ -94,6 +94,7 @@ class Rules(Structure):
     )
 
 
+@lru_cache(maxsize=64)  # to fill a record takes as long as to count a small batch
 def rules(
     surrogate: Surrogate,
     *,

@@ -11,12 +11,12 @@
 #include <memory>
 #include <optional>
 
+#include "census.h"
 #include "state.h"
 
 namespace aimfor {
 namespace {
 
-constexpr int64_t ROWS_PER_TASK = 4096;  // fixed, so that sums do not depend on the number of threads
 constexpr int64_t SMALL_WORK = 1 << 16;  // entries x anchors below which a second thread costs more than it does
 
 constexpr int64_t LARGE_GRADIENT = 1 << 20;  // entries; a smaller one is still in the cache when it is read
@@ -86,13 +86,15 @@ class TileOfLabels {
   public:
     TileOfLabels(const Problem& problem, const Tasks& tasks, int64_t tile, Scratch& scratch)
         : anchors(problem.anchors), columns(scratch.columns), labels(tasks.labels_of(tile)) {
-        for_each_group([&](auto& group, int label) { group.emplace(problem, tile * TILE + label); });
+        for (int label = 0; label < labels; label += LANES) {
+            if (label + LANES <= labels) full[label / LANES].emplace(problem, tile * TILE + label);
+            else rest.emplace(problem, tile * TILE + label);
+        }
         // Anchor by anchor, because the state of an anchor lies side by side.
         for (int anchor = 0; anchor < anchors; ++anchor) {
             for_each_group([&](auto& group, int label) { group->weigh(anchor, columns, label); });
         }
         for_each_group([&](auto& group, int label) { group->share_costs(columns, label); });
-        std::fill(columns.sums.begin(), columns.sums.end(), 0.0);
     }
 
     double learn() {
@@ -108,11 +110,14 @@ class TileOfLabels {
     const int anchors;
     Columns& columns;
     const int labels;
-    std::optional<Group> groups[TILE / LANES];
+    std::optional<Group<true>> full[TILE / LANES];
+    std::optional<Group<false>> rest;
 
     template <class Callback>
     void for_each_group(const Callback& callback) {
-        for (int label = 0; label < labels; label += LANES) callback(groups[label / LANES], label);
+        int label = 0;
+        for (; label + LANES <= labels; label += LANES) callback(full[label / LANES], label);
+        if (label < labels) callback(rest, label);
     }
 };
 
@@ -151,37 +156,28 @@ int32_t aimfor_census(const Batch* batch, float* census, Fault* fault) try {
     *fault = {NONE, 0};
     if (batch->label_type == SPARSE) mark_positions(*batch, fault);
     if (fault->kind) return 0;
+    const CensusTasks tasks(*batch);
     const int threads = threads_for(*batch, 1);
-    // Each thread takes its part of the labels, or where these are few its part of the rows.
-    const bool by_labels = batch->labels >= threads * TILE;
-    const int64_t whole = by_labels ? batch->labels : batch->rows, unit = by_labels ? TILE : ROWS_PER_TASK;
-    const int64_t step = by_labels ? ((whole + threads - 1) / threads + unit - 1) / unit * unit : unit;
-    const int64_t tasks = (whole + step - 1) / step;
-    std::vector<std::unique_ptr<Census>> parts(tasks);
+    std::vector<double> parts(tasks.count() * 3 * CENSUS_LABELS, 0.0);
+    std::vector<Fault> faults(tasks.count());
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
-    for (int64_t task = 0; task < tasks; ++task) {
-        const int64_t begin = task * step, end = std::min(whole, begin + step);
-        const int64_t first_row = by_labels ? 0 : begin, last_row = by_labels ? batch->rows : end;
-        parts[task].reset(new Census(*batch, by_labels ? begin : 0, by_labels ? end - begin : batch->labels));
-        for (int64_t row = first_row; row < last_row; row += ROWS) {
-            parts[task]->take(row, static_cast<int>(std::min<int64_t>(ROWS, last_row - row)));
-        }
+    for (int64_t task = 0; task < tasks.count(); ++task) {
+        faults[task] = tasks.run(task, parts.data() + task * 3 * CENSUS_LABELS);
     }
-    std::vector<double> sums(3 * batch->labels, 0.0);
-    for (int64_t task = 0; task < tasks; ++task) {
-        const Census& part = *parts[task];
-        if (part.fault.kind) {
-            *fault = part.fault;
-            return 0;
+    for (const Fault& one : faults) {
+        if (!fault->kind) *fault = one;
+    }
+    for (int64_t first = 0; first < batch->labels; first += CENSUS_LABELS) {
+        double* whole = parts.data() + first / CENSUS_LABELS * 3 * CENSUS_LABELS;
+        for (int64_t rows = 1; rows < tasks.row_parts; ++rows) {
+            const double* part = whole + rows * tasks.label_parts * 3 * CENSUS_LABELS;
+            for (int entry = 0; entry < 3 * CENSUS_LABELS; ++entry) whole[entry] += part[entry];
         }
-        const int64_t labels = part.sums.size() / 3, first = by_labels ? task * step : 0;
         for (int which = 0; which < 3; ++which) {
-            for (int64_t label = 0; label < labels; ++label) {
-                sums[which * batch->labels + first + label] += part.sums[which * labels + label];
-            }
+            const int64_t labels = std::min<int64_t>(CENSUS_LABELS, batch->labels - first);
+            std::copy_n(whole + which * CENSUS_LABELS, labels, census + which * batch->labels + first);
         }
     }
-    std::copy(sums.begin(), sums.end(), census);
     return 0;
 } catch (...) {
     return -1;
@@ -220,7 +216,7 @@ int32_t aimfor_step(
     const Batch* batch, const float* census, int64_t anchor_count, const Table* table, const State* state,
     const Rules* rules, void* gradient, float* value, float* sums_out, float* squares_out
 ) try {
-    const Reader reader(*batch);
+    const Loader load_tile(*batch);
     const int anchors = static_cast<int>(anchor_count);
     const Problem problem{*batch, census, anchors, *table, *state, *rules};
     const Tasks tasks(*batch);
@@ -228,16 +224,14 @@ int32_t aimfor_step(
     std::vector<double> values(tasks.tiles, 0.0);
     const bool past_cache = batch->rows * batch->labels >= LARGE_GRADIENT;
 
-    auto count = [&](int64_t task, Scratch& scratch) {
-        tasks.for_each_place(task, [&](const Place& place) {
-            load_tile(*batch, reader, place, scratch.tile);
-            Pass(scratch, place.labels, anchors, rules->leak)(place.rows);
-            if (batch->score_type == FLOAT32) {
-                store_gradient(scratch.tile, place, static_cast<float*>(gradient), batch->labels, past_cache);
-            } else {
-                store_gradient(scratch.tile, place, static_cast<uint16_t*>(gradient), batch->labels);
-            }
-        });
+    auto pass = [&](const Place& place, Scratch& scratch) {
+        load_tile(place, scratch.tile);
+        Pass(scratch, place.labels, anchors, rules->leak)(place.rows);
+        if (batch->score_type == FLOAT32) {
+            store_gradient(scratch.tile, place, static_cast<float*>(gradient), batch->labels, past_cache);
+        } else {
+            store_gradient(scratch.tile, place, static_cast<uint16_t*>(gradient), batch->labels);
+        }
     };
     auto finish = [&](int64_t tile, TileOfLabels& labels, const Columns& columns) {
         if (!sums_out) {
@@ -247,40 +241,51 @@ int32_t aimfor_step(
         for (int label = 0; label < tasks.labels_of(tile); ++label) {
             const int64_t at = tile * TILE + label;
             for (int64_t row = 0; row < SUMS * anchor_count; ++row) {
-                sums_out[row * batch->labels + at] = static_cast<float>(columns.sums[row * TILE + label]);
+                sums_out[row * batch->labels + at] = columns.sums[row * TILE + label];
             }
-            squares_out[at] = static_cast<float>(columns.squares[label]);
+            squares_out[at] = columns.squares()[label];
         }
     };
 
+    // The sums of ROWS rows stay in float; of more they are added up in double precision.
+    const int64_t length = (SUMS * anchor_count + 1) * TILE;
+    auto add_up = [&](int64_t task, Scratch& scratch, double* part) {
+        tasks.for_each_place(task, [&](const Place& place) {
+            pass(place, scratch);
+            scratch.columns.add_to(part, place.labels);
+        });
+    };
     if (tasks.per_tile == 1) {
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
         for (int64_t tile = 0; tile < tasks.tiles; ++tile) {
             Scratch& scratch = scratch_of_this_thread(anchors);
             TileOfLabels labels(problem, tasks, tile, scratch);
-            count(tile, scratch);
+            if (batch->rows <= ROWS) {
+                tasks.for_each_place(tile, [&](const Place& place) { pass(place, scratch); });
+            } else {
+                scratch.totals.assign(length, 0.0);
+                add_up(tile, scratch, scratch.totals.data());
+                std::copy_n(scratch.totals.begin(), length, scratch.columns.sums.begin());
+            }
             finish(tile, labels, scratch.columns);
         }
     } else {
         // Many rows: their tasks run side by side, and are added up in their order before the step of the state.
-        const int64_t length = SUMS * anchor_count * TILE + TILE;
-        std::vector<double> parts(tasks.count() * length);
+        std::vector<double> parts(tasks.count() * length, 0.0);
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
         for (int64_t task = 0; task < tasks.count(); ++task) {
             Scratch& scratch = scratch_of_this_thread(anchors);
             TileOfLabels labels(problem, tasks, task / tasks.per_tile, scratch);
-            count(task, scratch);
-            double* part = parts.data() + task * length;
-            std::copy_n(scratch.columns.squares, TILE, std::copy_n(scratch.columns.sums.data(), length - TILE, part));
+            add_up(task, scratch, parts.data() + task * length);
         }
         Scratch& scratch = scratch_of_this_thread(anchors);
         for (int64_t tile = 0; tile < tasks.tiles; ++tile) {
             TileOfLabels labels(problem, tasks, tile, scratch);
-            for (int64_t task = tile * tasks.per_tile; task < (tile + 1) * tasks.per_tile; ++task) {
-                const double* part = parts.data() + task * length;
-                for (int64_t index = 0; index < length - TILE; ++index) scratch.columns.sums[index] += part[index];
-                for (int label = 0; label < TILE; ++label) scratch.columns.squares[label] += part[length - TILE + label];
+            double* whole = parts.data() + tile * tasks.per_tile * length;
+            for (int64_t task = 1; task < tasks.per_tile; ++task) {
+                for (int64_t index = 0; index < length; ++index) whole[index] += whole[task * length + index];
             }
+            std::copy_n(whole, length, scratch.columns.sums.begin());
             finish(tile, labels, scratch.columns);
         }
     }

@@ -9,6 +9,8 @@ namespace aimfor {
 
 constexpr int SUMS = 6;  // as bounds.Sums: losses of positives and negatives, slopes, false negatives, false positives
 
+constexpr int NO_SURROGATE = -1;  // of a label that does not take part: it costs nothing, and nobody looks at its sums
+
 // Sums of LANES labels, or of one label over LANES parts of its rows, at one anchor.
 struct VectorSum {
     Floats loss, slope, errors;
@@ -19,13 +21,27 @@ struct Columns {
     std::vector<float> thresholds, u_cost, v_cost;
     float sharpness[TILE], score_mean[TILE];
     int surrogate[TILE];
-    std::vector<double> sums;  // [SUMS, K, TILE]
-    double squares[TILE];
+    std::vector<float> sums;  // [SUMS, K, TILE] and, after them, [TILE] squares of distances from the mean score
 
     void resize(int anchors) {
         for (auto* one : {&thresholds, &u_cost, &v_cost}) one->resize(anchors * TILE);
-        sums.resize(SUMS * anchors * TILE);
+        sums.resize((SUMS * anchors + 1) * TILE);
     }
+    float* sum(int which, int anchor) { return sums.data() + which * thresholds.size() + anchor * TILE; }
+    const float* sum(int which, int anchor) const { return const_cast<Columns*>(this)->sum(which, anchor); }
+    float* squares() { return sum(SUMS, 0); }
+
+    // Of the first labels alone, up to a whole vector: most of a tile may not be there.
+    void clear(int labels) {
+        for (size_t row = 0; row < sums.size(); row += TILE) std::fill_n(sums.data() + row, whole_vectors(labels), 0.0f);
+    }
+    void add_to(double* totals, int labels) const {
+        for (size_t row = 0; row < sums.size(); row += TILE) {
+            for (int label = 0; label < whole_vectors(labels); ++label) totals[row + label] += sums[row + label];
+        }
+    }
+    static int whole_vectors(int labels) { return (labels + LANES - 1) / LANES * LANES; }
+    const float* squares() const { return sum(SUMS, 0); }
 };
 
 // Kept from call to call by every thread: to get fresh memory costs more than a small batch.
@@ -34,6 +50,7 @@ struct Scratch {
     Columns columns;
     std::vector<Floats> thresholds, costs;
     std::vector<VectorSum> sums;
+    std::vector<double> totals;
 
     void resize(int anchors) {
         columns.resize(anchors);
@@ -43,78 +60,62 @@ struct Scratch {
     }
 };
 
-// One strip at all anchors, pair by pair (an odd last one is run twice, at no cost). The gradient starts at 0, or is
-// added to where another rung of the ladder has been.
+// One strip at all anchors, pair by pair (an odd last one is run twice, at no cost); adds to the gradient.
 template <class Curve, bool WEIGHTED, bool TIE_IS_WRONG>
-void run(
-    const Strip& strip, const Floats* thresholds, const Floats* costs, int anchors, Floats sharpness, Floats leak,
-    bool first_rung, VectorSum* sums
-) {
-    Curve curve(strip, thresholds, anchors, sharpness, leak);
-    const Floats unit = sharpness * Curve::UNIT;
+void run(const Strip& strip, const Setting& setting, VectorSum* sums) {
+    const Curve curve(strip, setting);
+    const float *const scores = strip.scores, *const weights = strip.weights;  // known not to change with the gradient
+    float* const gradients = strip.gradient;
     const int count = strip.count;
-    const float *const scores = strip.scores, *const weights = strip.weights;
-    float* const gradient = strip.gradient;
-    for (int anchor = 0; anchor < anchors; anchor += 2) {
-        const Pair threshold = {thresholds[anchor], thresholds[anchor + 1]};
-        const Pair cost = {costs[anchor] * unit, costs[anchor + 1] * unit};
-        Pair slopes = {};
-        Ints wrong_first = {}, wrong_second = {};
-        Pair wrong_weight = {};
-        curve.start(anchor);
-        for (int index = 0; index < count; ++index) {
-            const Floats score = load(scores + index * LANES);
-            const Floats weight = WEIGHTED ? load(weights + index * LANES) : Floats{};
-            Pair slope = curve.slopes(index, score, weight);
-            if (WEIGHTED) slope = {slope.first * weight, slope.second * weight};
-            slopes.first += slope.first;
-            slopes.second += slope.second;
-            const Floats before = anchor || !first_rung ? load(gradient + index * LANES) : Floats{};
-            store(gradient + index * LANES, before + cost.first * slope.first + cost.second * slope.second);
-            const Ints first = TIE_IS_WRONG ? score >= threshold.first : score > threshold.first;
-            const Ints second = TIE_IS_WRONG ? score >= threshold.second : score > threshold.second;
-            if (WEIGHTED) {
-                wrong_weight.first += where(first, weight);
-                wrong_weight.second += where(second, weight);
-            } else {
-                wrong_first -= first;  // a set mask is -1
-                wrong_second -= second;
+    for (int anchor = 0; anchor < setting.anchors; anchor += 2) {
+        const Pair threshold = {setting.thresholds[anchor], setting.thresholds[anchor + 1]};
+        Tally<WEIGHTED> first_wrong, second_wrong;
+        auto both = curve.start(anchor);
+        for (int block = 0; block < count; block += Curve::BLOCK) {
+            const int end = std::min(block + Curve::BLOCK, count);
+            for (int index = block; index < end; ++index) {
+                const Floats score = load(scores + index * LANES);
+                const Floats weight = WEIGHTED ? load(weights + index * LANES) : Floats{};
+                float* const gradient = gradients + index * LANES;
+                store(gradient, load(gradient) + both.take(index, score, weight));
+                first_wrong.add(TIE_IS_WRONG ? score >= threshold.first : score > threshold.first, weight);
+                second_wrong.add(TIE_IS_WRONG ? score >= threshold.second : score > threshold.second, weight);
             }
-            if (index % 4 == 3) curve.after_four();
+            both.after_block();
         }
-        const Pair loss = curve.sums();
-        sums[anchor] = {loss.first, slopes.first * unit, WEIGHTED ? wrong_weight.first : as_floats(wrong_first)};
-        sums[anchor + 1]
-            = {loss.second, slopes.second * unit, WEIGHTED ? wrong_weight.second : as_floats(wrong_second)};
+        const auto [first, second] = both.sums();
+        sums[anchor] = {first.loss, first.slope, first_wrong.value()};
+        sums[anchor + 1] = {second.loss, second.slope, second_wrong.value()};
     }
 }
 
-template <template <Range, bool> class Curve, bool W, bool T, class... Others>
-void run_in_range(
-    const Strip& strip, const Floats* thresholds, const Floats* costs, int anchors, Floats sharpness,
-    const Others&... others
-) {
-    switch (range_of(strip, thresholds, anchors, sharpness)) {
-        case NEAR: return run<Curve<NEAR, W>, W, T>(strip, thresholds, costs, anchors, sharpness, others...);
-        case FAR: return run<Curve<FAR, W>, W, T>(strip, thresholds, costs, anchors, sharpness, others...);
-        default: return run<Curve<WIDE, W>, W, T>(strip, thresholds, costs, anchors, sharpness, others...);
+template <template <Range, bool> class Rule, bool W, bool T>
+void run_in_range(const Strip& strip, Setting setting, VectorSum* sums) {
+    Floats low = setting.thresholds[0], high = low, top = all(ABSENT);
+    for (int anchor = 1; anchor < setting.anchors; ++anchor) {
+        low = smaller(low, setting.thresholds[anchor]);
+        high = larger(high, setting.thresholds[anchor]);
+    }
+    for (int index = 0; index < strip.count; ++index) top = larger(top, load(strip.scores + index * LANES));
+    setting.middle = 0.5f * low + 0.5f * high;
+    if (bits(~(setting.sharpness * (high - low) <= 50.0f))) {
+        run<Exponential<Rule, WIDE, W>, W, T>(strip, setting, sums);
+    } else if (bits(~(setting.sharpness * (top - low) <= Rule<NEAR, W>::LARGEST_Z))) {
+        run<Exponential<Rule, FAR, W>, W, T>(strip, setting, sums);
+    } else {
+        run<Exponential<Rule, NEAR, W>, W, T>(strip, setting, sums);
     }
 }
 
-template <bool W, bool T, class... Arguments>
-void run(int surrogate, const Arguments&... arguments) {
+template <bool W, bool T>
+void run(int surrogate, const Strip& strip, const Setting& setting, VectorSum* sums) {
     switch (surrogate) {
-        case HINGE: return run<Direct<Hinge, W>, W, T>(arguments...);
-        case LOG: return run_in_range<Log, W, T>(arguments...);
-        case SMOOTH_HINGE: return run<Direct<SmoothHinge, W>, W, T>(arguments...);
-        case RAMP: return run<Direct<Ramp, W>, W, T>(arguments...);
-        default: return run_in_range<Sigmoid, W, T>(arguments...);
+        case HINGE: return run<Direct<Hinge, W>, W, T>(strip, setting, sums);
+        case LOG: return run_in_range<Log, W, T>(strip, setting, sums);
+        case SMOOTH_HINGE: return run<Direct<SmoothHinge, W>, W, T>(strip, setting, sums);
+        case RAMP: return run<Direct<Ramp, W>, W, T>(strip, setting, sums);
+        default: return run_in_range<Sigmoid, W, T>(strip, setting, sums);
     }
-}
-
-template <bool TIE_IS_WRONG, class... Arguments>
-void run(bool weighted, const Arguments&... arguments) {
-    weighted ? run<true, TIE_IS_WRONG>(arguments...) : run<false, TIE_IS_WRONG>(arguments...);
 }
 
 // The pass over one tile.
@@ -124,6 +125,7 @@ class Pass {
         : scratch(scratch), tile(scratch.tile), columns(scratch.columns), labels(labels), anchors(anchors), leak(leak) {}
 
     void operator()(int rows) {
+        columns.clear(labels);
         for (int label = 0; label < labels; label += tile.by_label ? LANES : 1) {
             const int lines = (rows + LANES - 1) / LANES, positive_lines = (tile.positives[label] + LANES - 1) / LANES;
             count<true>(label, tile.by_label ? rows : lines);
@@ -159,7 +161,7 @@ class Pass {
         }
         Ints rungs = Ints{} + columns.surrogate[label];
         for (int lane = 0; tile.by_label && lane < LANES; ++lane) rungs[lane] = columns.surrogate[label + lane];
-        const bool mixed = bits(~(rungs == rungs[0])) != 0;
+        for (int index = 0; index < lines; ++index) store(strip.gradient + index * LANES, Floats{});
         for (int rung = HINGE; rung <= SIGMOID; ++rung) {
             const Ints on_it = rungs == rung;
             if (!bits(on_it)) continue;
@@ -168,18 +170,24 @@ class Pass {
                 scratch.costs[anchor] = where(on_it, lanes(costs.data() + anchor * TILE, label));
             }
             scratch.costs[anchors] = Floats{};
-            run<NEGATIVES>(
-                tile.weighted, rung, strip, scratch.thresholds.data(), scratch.costs.data(), anchors, sharpness,
-                all(leak), !mixed || rung == HINGE, scratch.sums.data());
+            const Setting setting
+                = {scratch.thresholds.data(), scratch.costs.data(), anchors, Floats{}, sharpness, all(leak)};
+            const auto run_it = tile.weighted ? run<true, NEGATIVES> : run<false, NEGATIVES>;
+            run_it(rung, strip, setting, scratch.sums.data());
             for (int anchor = 0; anchor < anchors; ++anchor) {
                 const VectorSum& found = scratch.sums[anchor];
-                add(NEGATIVES ? 1 : 0, anchor, label, where(on_it, found.loss));
-                add(NEGATIVES ? 3 : 2, anchor, label, where(on_it, -found.slope));  // in the margin, which is -z
-                add(NEGATIVES ? 5 : 4, anchor, label, where(on_it, found.errors));
+                add(columns.sum(NEGATIVES ? 1 : 0, anchor), label, where(on_it, found.loss));
+                // In the margin, which is -z.
+                add(columns.sum(NEGATIVES ? 3 : 2, anchor), label, where(on_it, -found.slope));
+                add(columns.sum(NEGATIVES ? 5 : 4, anchor), label, where(on_it, found.errors));
             }
         }
+        for (int index = 0; tile.weighted && index < lines; ++index) {
+            float* gradient = strip.gradient + index * LANES;
+            store(gradient, load(gradient) * load(strip.weights + index * LANES));
+        }
         const Floats squares = squares_around(strip, sign * lanes(columns.score_mean, label));
-        tile.by_label ? add_to_sum(columns.squares + label, squares) : void(columns.squares[label] += total(squares));
+        add(columns.squares(), label, squares);
     }
 
     // What belongs to the lanes of a strip: that of LANES labels, or LANES times that of one.
@@ -187,9 +195,8 @@ class Pass {
         return tile.by_label ? load(of_labels + label) : all(of_labels[label]);
     }
 
-    void add(int which, int anchor, int label, Floats value) {
-        double* sum = columns.sums.data() + (which * anchors + anchor) * TILE + label;
-        tile.by_label ? add_to_sum(sum, value) : void(*sum += total(value));
+    void add(float* sum, int label, Floats value) const {
+        tile.by_label ? store(sum + label, load(sum + label) + value) : void(sum[label] += total(value));
     }
 
     // Weighted squares of the distances from the mean.
@@ -197,8 +204,8 @@ class Pass {
         Floats sum = {};
         for (int index = 0; index < strip.count; ++index) {
             const Floats score = load(strip.scores + index * LANES);
-            const Floats distance = smaller(larger(score - mean, all(-1e16f)), all(1e16f));
-            const Floats square = where(score > ABSENT, distance * distance);
+            const Floats distance = where(score > ABSENT, smaller(absolute(score - mean), all(1e16f)));
+            const Floats square = distance * distance;
             sum += tile.weighted ? load(strip.weights + index * LANES) * square : square;
         }
         return sum;

@@ -66,22 +66,23 @@ struct Rates {
     Floats u, v, p;
 };
 
-// The state and the table of LANES labels, or of as many as there are left.
+// The state and the table of LANES labels or, where the group is not FULL, of as many as there are left.
+template <bool FULL>
 class Group {
   public:
     Group(const Problem& problem, int64_t first) : problem(problem), first(first) {
         used = static_cast<int>(std::min<int64_t>(LANES, problem.batch.labels - first));
         const State& state = problem.state;
         const int64_t L = problem.batch.labels;
-        const Floats positives = load(state.class_weight + first, used);
-        const Floats negatives = load(state.class_weight + L + first, used);
-        const Floats came = load(problem.census + first, used);
+        const Floats positives = get(state.class_weight + first);
+        const Floats negatives = get(state.class_weight + L + first);
+        const Floats came = get(problem.census + first);
         active = (positives > 0.0f) & (negatives > 0.0f) & (came > 0.0f);
         const Floats prior = chosen(active, positives / (positives + negatives), all(0.5f));
         weight = chosen(active, came, all(1.0f));
         u_unit = where(active, 1.0f / (prior * weight));
         v_unit = where(active, 1.0f / ((1.0f - prior) * weight));
-        positives_came = load(problem.census + L + first, used) * u_unit;
+        positives_came = get(problem.census + L + first) * u_unit;
     }
 
     // Weights of u and v in the Lagrangian of each label at one anchor.
@@ -108,16 +109,16 @@ class Group {
         }
         const State& state = problem.state;
         const Rules& rules = problem.rules;
-        const Floats deviation = root(load(state.score_variance + first, used));
+        const Floats deviation = root(get(state.score_variance + first));
         for (int lane = 0; lane < LANES; ++lane) {
             const bool warming = rules.tight && state.steps[first + std::min(lane, used - 1)] < rules.warmup;
             const bool sharp = rules.tight && !warming;
-            columns.surrogate[label + lane] = warming ? static_cast<int>(HINGE) : rules.surrogate;
+            columns.surrogate[label + lane]
+                = !active[lane] ? NO_SURROGATE : warming ? static_cast<int>(HINGE) : rules.surrogate;
             columns.sharpness[label + lane]
                 = sharp ? rules.sharpness / std::max(deviation[lane], rules.smallest_deviation) : 1.0f;
-            columns.squares[label + lane] = 0;
         }
-        store(columns.score_mean + label, load(state.score_mean + first, used));
+        store(columns.score_mean + label, get(state.score_mean + first));
     }
 
     // What the step of a label has for all anchors.
@@ -134,12 +135,12 @@ class Group {
         const Floats first_mean = 1.0f / larger(steps, all(1.0f));
         forget = where(active, larger(first_mean, all(rules.forget)));
         forget_slope = where(active, larger(first_mean, all(rules.forget_slope)));
-        const Floats variance = load_sum(columns.squares + label) / weight;
-        positives = moved(load(state.positives + first, used), positives_came, forget);
-        const Floats spread = moved(load(state.score_variance + first, used), variance, forget);
+        const Floats variance = load(columns.squares() + label) / weight;
+        positives = moved(get(state.positives + first), positives_came, forget);
+        const Floats spread = moved(get(state.score_variance + first), variance, forget);
         if (rules.learning) {
-            store(state.positives + first, positives, used);
-            store(state.score_variance + first, spread, used);
+            set(state.positives + first, positives);
+            set(state.score_variance + first, spread);
         }
         deviation = root(spread);
     }
@@ -150,9 +151,7 @@ class Group {
         const Rules& rules = problem.rules;
         const Table& table = problem.table;
         const int64_t KL = problem.anchors * problem.batch.labels;
-        auto sum = [&](int which) {
-            return load_sum(columns.sums.data() + (which * problem.anchors + anchor) * TILE + label);
-        };
+        auto sum = [&](int which) { return load(columns.sum(which, anchor) + label); };
         const Rates surrogate = {sum(0) * u_unit, sum(1) * v_unit, positives_came};
         const Rates exact = {sum(4) * u_unit, sum(5) * v_unit, positives_came};
         const Floats load_u = entry(table.load_u, anchor), load_v = entry(table.load_v, anchor);
@@ -170,8 +169,9 @@ class Group {
 
         auto running = [&](int which, Floats now) {
             float* here = state.rates + which * KL + anchor * problem.batch.labels + first;
-            const Floats rate = moved(load(here, used), now, forget);
-            store(here, rate, used);
+            fetch(here + TILE, LANES);
+            const Floats rate = moved(get(here), now, forget);
+            set(here, rate);
             return rate;
         };
         const Floats surrogate_u = running(0, surrogate.u), surrogate_v = running(1, surrogate.v);
@@ -238,13 +238,19 @@ class Group {
     Ints exact_drives;                                         // from the start of learning
     Floats forget, forget_slope, positives, deviation;
 
+    Floats get(const float* from) const { return FULL ? load(from) : load(from, used); }
+    void set(float* to, Floats value) const { FULL ? store(to, value) : store(to, value, used); }
     Floats entry(const Entry& entry, int anchor) const {
         const float* from = entry.data + anchor * entry.anchor_stride;
-        return entry.label_stride ? load(from + first, used) : all(*from);
+        return entry.label_stride ? get(from + first) : all(*from);
     }
-    Floats at(const float* state, int anchor) const { return load(state + anchor * problem.batch.labels + first, used); }
+    Floats at(const float* state, int anchor) const {
+        const float* from = state + anchor * problem.batch.labels + first;
+        fetch(from + TILE, LANES);  // for the next tile
+        return get(from);
+    }
     void put(float* state, int anchor, Floats value) const {
-        store(state + anchor * problem.batch.labels + first, value, used);
+        set(state + anchor * problem.batch.labels + first, value);
     }
     Floats multiplier(int anchor) const {
         return problem.table.multiplier.data ? entry(problem.table.multiplier, anchor)

@@ -1,4 +1,9 @@
 // Relax: the five surrogates of surrogates.py, as functions of z = -margin, by how much an entry is on the wrong side.
+//
+// A curve is one surrogate along a strip, for two anchors at once, so that a score is loaded once and a division serves
+// both. `start` begins a pair of anchors, `take` adds one vector and gives its part of the gradient, and `sums` are those
+// of loss and slope, lane by lane. Weights are left out of the gradient, which is multiplied by them once at the end.
+// Sharp surrogates take z in standard deviations of the scores.
 #pragma once
 
 #include <algorithm>
@@ -9,16 +14,147 @@ namespace aimfor {
 
 enum SurrogateKind : int32_t { HINGE = 0, LOG = 1, SMOOTH_HINGE = 2, RAMP = 3, SIGMOID = 4 };
 
-struct Pair {
-    Floats first, second;
-};
-
 // Vectors of a tile that belong together: rows of LANES labels, or all rows of one label.
 struct Strip {
     const float* scores;
     const float* weights;
     float* gradient;
     int count;
+};
+
+// What a strip is held against; one threshold and one cost more than there are anchors, to fill the last pair.
+struct Setting {
+    const Floats* thresholds;
+    const Floats* costs;
+    int anchors;
+    Floats middle;  // of the thresholds
+    Floats sharpness, leak;
+};
+
+struct Pair {
+    Floats first, second;
+};
+
+// Sums along a strip at one anchor.
+struct LossAndSlope {
+    Floats loss, slope;
+};
+
+struct LossAndSlopes {
+    LossAndSlope first, second;
+};
+
+// A sum of numbers, and one of marks; the latter are whole numbers where there are no weights.
+template <bool WEIGHTED>
+struct Sum {
+    Floats value = {};
+
+    void add(Floats one, Floats weight) { value += WEIGHTED ? weight * one : one; }
+};
+
+template <bool WEIGHTED>
+struct Tally {
+    Floats weights = {};
+    Ints marks = {};
+
+    void add(Ints mark, Floats weight) {
+        if (WEIGHTED) weights += where(mark, weight);
+        else marks -= mark;  // a set mask is -1
+    }
+    Floats value() const { return WEIGHTED ? weights : as_floats(marks); }
+};
+
+// Surrogates of a few operations, at one anchor.
+
+template <bool WEIGHTED>
+class Hinge {
+  public:
+    Hinge(const Setting& setting, int anchor)
+        : edge(setting.thresholds[anchor] - 1.0f), cost(setting.costs[anchor]) {}
+
+    Floats take(Floats score, Floats weight) {
+        const Floats over = score - edge;
+        const Ints felt = is_positive(over);
+        loss.add(where(felt, over), weight);
+        slope.add(felt, weight);
+        return where(felt, cost);
+    }
+    LossAndSlope sums() const { return {loss.value, slope.value()}; }
+
+  private:
+    const Floats edge, cost;
+    Sum<WEIGHTED> loss;
+    Tally<WEIGHTED> slope;
+};
+
+template <bool WEIGHTED>
+class SmoothHinge {
+  public:
+    SmoothHinge(const Setting& setting, int anchor)
+        : edge(setting.thresholds[anchor] - 1.0f), cost(2.0f * setting.costs[anchor]) {}
+
+    Floats take(Floats score, Floats weight) {
+        const Floats over = not_negative(score - edge), inside = at_most_one(over);
+        overs.add(over, weight);
+        insides.add(inside, weight);
+        squares.add(inside * inside, weight);
+        return cost * inside;
+    }
+    // Without an error both sums are of the same numbers, and their difference is 0.
+    LossAndSlope sums() const {
+        return {squares.value + 2.0f * (overs.value - insides.value), 2.0f * insides.value};
+    }
+
+  private:
+    const Floats edge, cost;
+    Sum<WEIGHTED> overs, insides, squares;
+};
+
+template <bool WEIGHTED>
+class Ramp {
+  public:
+    Ramp(const Setting& setting, int anchor)
+        : threshold(setting.thresholds[anchor]), sharpness(setting.sharpness), leak(setting.leak),
+          cost(setting.costs[anchor] * sharpness), leak_cost(leak * cost) {}
+
+    Floats take(Floats score, Floats weight) {
+        const Floats over = (score - threshold) * sharpness + 1.0f, above = not_negative(over);
+        overs.add(above, weight);
+        insides.add(at_most_one(above), weight);
+        const Ints rising = is_positive(over) & ~(score >= threshold), beyond = score > threshold;
+        rises.add(rising, weight);
+        beyonds.add(beyond, weight);
+        return where(rising, cost) + where(beyond, leak_cost);
+    }
+    LossAndSlope sums() const {
+        const Floats slope = sharpness * (rises.value() + leak * beyonds.value());
+        return {insides.value + leak * (overs.value - insides.value), slope};
+    }
+
+  private:
+    const Floats threshold, sharpness, leak, cost, leak_cost;
+    Sum<WEIGHTED> overs, insides;
+    Tally<WEIGHTED> rises, beyonds;
+};
+
+template <template <bool> class Rule, bool WEIGHTED>
+class Direct {
+  public:
+    static constexpr int BLOCK = 4;
+
+    Direct(const Strip&, const Setting& setting) : setting(setting) {}
+
+    struct Anchors {
+        Rule<WEIGHTED> first, second;
+
+        Floats take(int, Floats score, Floats weight) { return first.take(score, weight) + second.take(score, weight); }
+        void after_block() {}
+        LossAndSlopes sums() const { return {first.sums(), second.sums()}; }
+    };
+    Anchors start(int anchor) const { return {{setting, anchor}, {setting, anchor + 1}}; }
+
+  private:
+    const Setting& setting;
 };
 
 // How far scores and thresholds of a strip lie apart, which decides on the form of those made of e^z.
@@ -28,215 +164,149 @@ enum Range : int32_t {
     WIDE = 2,  // thresholds lie too far apart for that
 };
 
-constexpr float LARGEST_X = 1048576.0f;    // 2^20: above it log(1 + e^z) is z to seven digits
-constexpr float LARGEST_Z = 13.862943611f;  // its logarithm
-
-inline Range range_of(const Strip& strip, const Floats* thresholds, int anchors, Floats sharpness) {
-    Floats low = thresholds[0], high = thresholds[0], top = all(ABSENT);
-    for (int anchor = 1; anchor < anchors; ++anchor) {
-        low = smaller(low, thresholds[anchor]);
-        high = larger(high, thresholds[anchor]);
-    }
-    for (int index = 0; index < strip.count; ++index) top = larger(top, load(strip.scores + index * LANES));
-    if (bits(~(sharpness * (high - low) <= 50.0f))) return WIDE;
-    return bits(~(sharpness * (top - low) <= LARGEST_Z)) ? FAR : NEAR;
-}
-
-// A surrogate along a strip, for two anchors at once, so that a score is loaded once and a division serves both: `start`
-// for a pair of anchors, `slopes` for one vector after the other (up to a factor UNIT), at last the sums of the loss,
-// lane by lane. Sharp surrogates take z in standard deviations of the scores.
-
-struct Hinge {
-    static constexpr bool SHARP = false;
-    static Floats loss(Floats z, Floats, Floats& slope) {
-        Floats over = z + 1.0f;
-        slope = where(over > 0.0f, all(1.0f));
-        return larger(over, Floats{});
-    }
-};
-
-struct SmoothHinge {
-    static constexpr bool SHARP = false;
-    static Floats loss(Floats z, Floats, Floats& slope) {
-        Floats inside = smaller(larger(z + 1.0f, Floats{}), all(1.0f));
-        slope = inside + inside;
-        return inside * inside + 2.0f * larger(z, Floats{});
-    }
-};
-
-struct Ramp {
-    static constexpr bool SHARP = true;
-    static Floats loss(Floats z, Floats leak, Floats& slope) {
-        slope = where((z > -1.0f) & (z < 0.0f), all(1.0f)) + where(z > 0.0f, leak);
-        return smaller(larger(z + 1.0f, Floats{}), all(1.0f)) + leak * larger(z, Floats{});
-    }
-};
-
-// Surrogates of a few operations.
-template <class Rule, bool WEIGHTED>
-class Direct {
-  public:
-    static constexpr float UNIT = 1.0f;
-
-    Direct(const Strip&, const Floats* thresholds, int, Floats sharpness, Floats leak)
-        : thresholds(thresholds), sharpness(sharpness), leak(leak) {}
-
-    void start(int anchor) {
-        threshold = {thresholds[anchor], thresholds[anchor + 1]};
-        loss = Pair{};
-    }
-    Pair slopes(int, Floats score, Floats weight) {
-        Pair slope;
-        Floats first = Rule::loss(scaled(score - threshold.first), leak, slope.first);
-        Floats second = Rule::loss(scaled(score - threshold.second), leak, slope.second);
-        loss.first += WEIGHTED ? weight * first : first;
-        loss.second += WEIGHTED ? weight * second : second;
-        return slope;
-    }
-    void after_four() {}
-    Pair sums() const { return loss; }
-
-  private:
-    const Floats* thresholds;
-    Floats sharpness, leak;
-    Pair threshold, loss;
-
-    Floats scaled(Floats z) const { return Rule::SHARP ? z * sharpness : z; }
-};
-
-// e^z of a strip.
+// e^z of a strip, at most `largest`.
 template <Range RANGE>
 class Exponentials {
   public:
-    Exponentials(const Strip& strip, const Floats* thresholds, int anchors, Floats sharpness)
-        : thresholds(thresholds), sharpness(sharpness) {
-        if (RANGE == WIDE) return;
-        Floats low = thresholds[0], high = thresholds[0];
-        for (int anchor = 1; anchor < anchors; ++anchor) {
-            low = smaller(low, thresholds[anchor]);
-            high = larger(high, thresholds[anchor]);
-        }
-        middle = 0.5f * low + 0.5f * high;
-        for (int index = 0; index < strip.count; ++index) {
-            Floats score = load(strip.scores + index * LANES);
-            Floats power = larger(smaller((score - middle) * sharpness, all(60.0f)), all(-60.0f));
+    Exponentials(const Strip& strip, const Setting& setting, float largest) : setting(setting), largest(all(largest)) {
+        for (int index = 0; RANGE != WIDE && index < strip.count; ++index) {
+            const Floats score = load(strip.scores + index * LANES);
+            const Floats power = between((score - setting.middle) * setting.sharpness, -60.0f, 60.0f);
             of_scores[index] = where(score > ABSENT, exponential(power));
         }
     }
 
-    void start(int anchor) {
-        threshold = {thresholds[anchor], thresholds[anchor + 1]};
-        if (RANGE == WIDE) return;
-        factors.first = exponential((middle - threshold.first) * sharpness);
-        factors.second = exponential((middle - threshold.second) * sharpness);
-    }
-    Pair z(Floats score) const {
-        return {(score - threshold.first) * sharpness, (score - threshold.second) * sharpness};
-    }
-    // At most `largest`.
-    Pair at(int index, Pair z, float largest) const {
-        if (RANGE == NEAR) return {of_scores[index] * factors.first, of_scores[index] * factors.second};
-        Pair x = {exponential(z.first), exponential(z.second)};
-        if (RANGE == FAR) x = {of_scores[index] * factors.first, of_scores[index] * factors.second};
-        return {smaller(x.first, all(largest)), smaller(x.second, all(largest))};
+    Floats factor(int anchor) const {
+        return exponential(between((setting.middle - setting.thresholds[anchor]) * setting.sharpness, -87.0f, 87.0f));
     }
 
+    Floats at(int index, Floats score, Floats threshold, Floats factor) const {
+        if (RANGE == NEAR) return of_scores[index] * factor;
+        if (RANGE == FAR) return smaller(of_scores[index] * factor, largest);
+        return smaller(exponential(between((score - threshold) * setting.sharpness, -87.0f, 87.0f)), largest);
+    }
+
+    const Setting& setting;
+
   private:
-    const Floats* thresholds;
-    Floats sharpness, middle;
-    Pair factors, threshold;
+    const Floats largest;
     Floats of_scores[ROWS];
 };
 
-// Both quotients x / (1 + x) by one division; x may be at most 2^40.
-inline Pair probabilities(Pair x) {
-    Floats first = x.first + 1.0f, second = x.second + 1.0f;
-    Floats inverse = 1.0f / (first * second);
-    return {x.first * (second * inverse), x.second * (first * inverse)};
-}
+// A curve made of e^z. Its rule for one anchor takes x = e^z and 1 / (1 + x), which two anchors have by one division:
+// LARGEST_X is so that their product is a float.
+template <template <Range, bool> class Rule, Range RANGE, bool WEIGHTED>
+class Exponential {
+  public:
+    static constexpr int BLOCK = Rule<RANGE, WEIGHTED>::BLOCK;
+
+    Exponential(const Strip& strip, const Setting& setting)
+        : exponentials(strip, setting, Rule<RANGE, WEIGHTED>::LARGEST_X) {}
+
+    struct Anchors {
+        const Exponentials<RANGE>& exponentials;
+        const Pair factor;
+        Rule<RANGE, WEIGHTED> first, second;
+
+        Floats take(int index, Floats score, Floats weight) {
+            const Floats x = exponentials.at(index, score, first.threshold, factor.first);
+            const Floats y = exponentials.at(index, score, second.threshold, factor.second);
+            const Floats more_x = x + 1.0f, more_y = y + 1.0f, inverse = 1.0f / (more_x * more_y);
+            return first.take(score, weight, x, more_y * inverse) + second.take(score, weight, y, more_x * inverse);
+        }
+        void after_block() {
+            first.after_block();
+            second.after_block();
+        }
+        LossAndSlopes sums() const { return {first.sums(), second.sums()}; }
+    };
+    Anchors start(int anchor) const {
+        const Setting& setting = exponentials.setting;
+        const Pair factor = {exponentials.factor(anchor), exponentials.factor(anchor + 1)};
+        return {exponentials, factor, {setting, anchor}, {setting, anchor + 1}};
+    }
+
+  private:
+    const Exponentials<RANGE> exponentials;
+};
 
 template <Range RANGE, bool WEIGHTED>
 class Sigmoid {
   public:
-    static constexpr float UNIT = 1.0f;
+    static constexpr int BLOCK = 4;
+    static constexpr float LARGEST_Z = 40.0f, LARGEST_X = 2.3538527e17f;
 
-    Sigmoid(const Strip& strip, const Floats* thresholds, int anchors, Floats sharpness, Floats leak)
-        : exponentials(strip, thresholds, anchors, sharpness), leak(leak) {}
+    Sigmoid(const Setting& setting, int anchor)
+        : threshold(setting.thresholds[anchor]), sharpness(setting.sharpness), leak(setting.leak),
+          cost(setting.costs[anchor] * sharpness), leak_cost(leak * cost) {}
 
-    void start(int anchor) {
-        exponentials.start(anchor);
-        loss = Pair{};
+    const Floats threshold;
+
+    Floats take(Floats score, Floats weight, Floats x, Floats inverse) {
+        const Floats probability = x * inverse, slope = probability * inverse;
+        const Ints beyond = score > threshold;
+        probabilities.add(probability, weight);
+        slopes.add(slope, weight);
+        overs.add(not_negative(score - threshold), weight);
+        beyonds.add(beyond, weight);
+        return cost * slope + where(beyond, leak_cost);
     }
-    Pair slopes(int index, Floats score, Floats weight) {
-        const Pair z = exponentials.z(score), probability = probabilities(exponentials.at(index, z, 1e12f));
-        Floats first = probability.first + leak * larger(z.first, Floats{});
-        Floats second = probability.second + leak * larger(z.second, Floats{});
-        loss.first += WEIGHTED ? weight * first : first;
-        loss.second += WEIGHTED ? weight * second : second;
-        return {slope(probability.first, z.first), slope(probability.second, z.second)};
+    void after_block() {}
+    LossAndSlope sums() const {
+        const Floats slope = sharpness * (slopes.value + leak * beyonds.value());
+        return {probabilities.value + leak * sharpness * overs.value, slope};
     }
-    void after_four() {}
-    Pair sums() const { return loss; }
 
   private:
-    Exponentials<RANGE> exponentials;
-    Floats leak;
-    Pair loss;
-
-    Floats slope(Floats probability, Floats z) const {
-        return probability * (1.0f - probability) + where(z > 0.0f, leak);
-    }
+    const Floats sharpness, leak, cost, leak_cost;
+    Sum<WEIGHTED> probabilities, slopes, overs;
+    Tally<WEIGHTED> beyonds;
 };
 
 // In bits. Without weights the sum of logs is the log of a product, kept as product - 1 so that small terms keep their
-// digits.
+// digits. A block of factors is at most 2^40; after it 2^40 is taken out of a product that has come so far. What is cut
+// off above LARGEST_X is added by itself.
 template <Range RANGE, bool WEIGHTED>
 class Log {
   public:
-    static constexpr float UNIT = 1.44269504f;
+    static constexpr int BLOCK = RANGE == NEAR ? 4 : 2;
+    static constexpr float LARGEST_X = RANGE == NEAR ? 1023.0f : 1048575.0f;  // above 2^20 log(1 + e^z) is z to 7 digits
+    static constexpr float LARGEST_Z = RANGE == NEAR ? 6.9304947659f : 13.862942657f;
 
-    Log(const Strip& strip, const Floats* thresholds, int anchors, Floats sharpness, Floats)
-        : exponentials(strip, thresholds, anchors, sharpness) {}
+    Log(const Setting& setting, int anchor)
+        : threshold(setting.thresholds[anchor]), cost(setting.costs[anchor] * BITS) {}
 
-    void start(int anchor) {
-        exponentials.start(anchor);
-        loss = less_one = Pair{};
-    }
-    Pair slopes(int index, Floats score, Floats weight) {
-        const Pair z = exponentials.z(score), x = exponentials.at(index, z, LARGEST_X);
-        Pair more = {};
-        if (RANGE != NEAR) more = {larger(z.first - LARGEST_Z, Floats{}), larger(z.second - LARGEST_Z, Floats{})};
+    const Floats threshold;
+
+    Floats take(Floats score, Floats weight, Floats x, Floats inverse) {
+        const Floats probability = x * inverse;
         if (WEIGHTED) {
-            more.first = weight * (more.first + log_of_one_plus(x.first));
-            more.second = weight * (more.second + log_of_one_plus(x.second));
+            const Floats bend = minus_log_of_rest(smaller(probability, inverse));
+            losses.add(not_negative(score - threshold) + bend, weight);
         } else {
-            less_one.first = less_one.first * x.first + (less_one.first + x.first);
-            less_one.second = less_one.second * x.second + (less_one.second + x.second);
+            less_one = less_one * (x + 1.0f) + x;
+            if (RANGE != NEAR) losses.add(not_negative(score - threshold - LARGEST_Z), weight);
         }
-        if (WEIGHTED || RANGE != NEAR) {
-            loss.first += more.first;
-            loss.second += more.second;
-        }
-        return probabilities(x);
+        slopes.add(probability, weight);
+        return cost * probability;
     }
-    void after_four() {
-        const float full = 1099511627776.0f;  // 2^40: four more factors of 2^20 fit
-        if (!WEIGHTED && bits((less_one.first > full) | (less_one.second > full))) flush();
+    void after_block() {
+        if (WEIGHTED) return;
+        const Ints full = (Ints)less_one > (Ints)all(1099511627776.0f);  // 2^40
+        taken_out -= full;
+        less_one = full ? less_one * 9.094947017729282e-13f - 1.0f : less_one;
     }
-    Pair sums() {
-        if (!WEIGHTED) flush();
-        return {UNIT * loss.first, UNIT * loss.second};
+    LossAndSlope sums() const {
+        const Floats from_product = BITS * log_of_one_plus(less_one) + 40.0f * as_floats(taken_out);
+        return {BITS * losses.value + (WEIGHTED ? Floats{} : from_product), BITS * slopes.value};
     }
 
   private:
-    Exponentials<RANGE> exponentials;
-    Pair loss, less_one;
-
-    void flush() {
-        loss.first += log_of_one_plus(less_one.first);
-        loss.second += log_of_one_plus(less_one.second);
-        less_one = Pair{};
-    }
+    static constexpr float BITS = 1.44269504f;
+    const Floats cost;
+    Sum<WEIGHTED> losses, slopes;
+    Floats less_one = {};
+    Ints taken_out = {};
 };
 
 }  // namespace aimfor

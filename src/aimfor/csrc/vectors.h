@@ -11,12 +11,10 @@ constexpr int LANES = 8;
 
 typedef float Floats __attribute__((vector_size(4 * LANES)));
 typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
-typedef double Doubles __attribute__((vector_size(8 * LANES)));
 
 // The same at any address. (A memcpy would say so too, but may go through the stack in pieces, which stalls.)
 typedef Floats AnyFloats __attribute__((aligned(4), may_alias));
 typedef Ints AnyInts __attribute__((aligned(1), may_alias));
-typedef Doubles AnyDoubles __attribute__((aligned(8), may_alias));
 
 inline Floats load(const float* from) { return *reinterpret_cast<const AnyFloats*>(from); }
 
@@ -36,6 +34,14 @@ inline void finish_stores() {
 #if defined(__AVX__)
     __builtin_ia32_sfence();
 #endif
+}
+
+// Brings `count` numbers near, into the second-level cache: rows of a batch lie pages apart, and the processor looks
+// ahead only along each. What is beyond the end of an array is not touched.
+template <class Type>
+inline void fetch(const Type* from, int count) {
+    const char* bytes = reinterpret_cast<const char*>(from);
+    for (size_t byte = 0; byte < count * sizeof(Type); byte += 64) __builtin_prefetch(bytes + byte, 0, 2);
 }
 
 // The first `count` lanes, at the end of an array; the others are 0.
@@ -63,6 +69,24 @@ inline Floats larger(Floats a, Floats b) { return a > b ? a : b; }
 inline Floats smaller(Floats a, Floats b) { return a < b ? a : b; }
 #endif
 
+// The same of 0 and 1 in whole numbers, which are in the order of the floats that they stand for where these are not
+// negative: additions, comparisons and choices of floats share two units of the processor, whole numbers have more.
+#if defined(__AVX2__)
+inline Ints larger(Ints a, Ints b) { return (Ints)__builtin_ia32_pmaxsd256(a, b); }
+
+inline Ints smaller(Ints a, Ints b) { return (Ints)__builtin_ia32_pminsd256(a, b); }
+#else
+inline Ints larger(Ints a, Ints b) { return a > b ? a : b; }
+
+inline Ints smaller(Ints a, Ints b) { return a < b ? a : b; }
+#endif
+
+inline Ints is_positive(Floats value) { return (Ints)value > 0; }
+
+inline Floats not_negative(Floats value) { return (Floats)larger((Ints)value, Ints{}); }
+
+inline Floats at_most_one(Floats not_negative) { return (Floats)smaller((Ints)not_negative, (Ints)all(1.0f)); }
+
 inline Floats absolute(Floats value) { return (Floats)((Ints)value & 0x7FFFFFFF); }
 
 inline Floats root(Floats value) {
@@ -70,15 +94,6 @@ inline Floats root(Floats value) {
     store(lanes, value);
     for (float& lane : lanes) lane = std::sqrt(lane);
     return load(lanes);
-}
-
-// To and from the double precision of sums over many rows.
-inline Floats load_sum(const double* from) {
-    return __builtin_convertvector(*reinterpret_cast<const AnyDoubles*>(from), Floats);
-}
-
-inline void add_to_sum(double* to, Floats value) {
-    *reinterpret_cast<AnyDoubles*>(to) += __builtin_convertvector(value, Doubles);
 }
 
 // value where the mask is set, else 0.
@@ -103,9 +118,10 @@ inline float total(Floats value) {
     return sum;
 }
 
-// e^x, x cut off at +-87: 2^n times a polynomial on the rest, |rest| <= ln 2 / 2.
+inline Floats between(Floats value, float low, float high) { return larger(smaller(value, all(high)), all(low)); }
+
+// e^x for x from -87 to 87: 2^n times a polynomial on the rest, |rest| <= ln 2 / 2.
 inline Floats exponential(Floats x) {
-    x = larger(smaller(x, all(87.0f)), all(-87.0f));
     const float to_whole = 12582912.0f;  // 1.5 * 2^23: adding it leaves no bits for a fraction
     Floats n = x * 1.44269504f + to_whole;
     Ints power = (Ints)n - 0x4B400000;
@@ -142,6 +158,14 @@ inline Floats log_of_one_plus(Floats q) {
     Floats whole = as_floats(exponent);
     Floats value = series * x * square - whole * 2.12194440e-4f - 0.5f * square + x + whole * 0.693359375f;
     return value + rounded_away;
+}
+
+// -log(1 - u) for u in [0, 0.5], to 2e-7 of it. In pairs of terms, which do not wait for one another.
+inline Floats minus_log_of_rest(Floats u) {
+    const Floats square = u * u;
+    const Floats low = (0.33186263f + 0.2722505f * u) * square + (0.9999999f + 0.50003654f * u);
+    const Floats high = (1.1849316f * u - 1.0815402f) * square + (0.03801817f + 0.7854309f * u);
+    return u * (high * (square * square) + low);
 }
 
 }  // namespace aimfor

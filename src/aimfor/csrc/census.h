@@ -1,0 +1,225 @@
+// The census of a batch: every value checked, its positives marked as bits, its labels counted.
+#pragma once
+
+#include "batches.h"
+
+namespace aimfor {
+
+// Sparse labels as bits. They come from outside and may hold any numbers, so all are checked.
+inline void mark_positions(const Batch& batch, Fault* fault) {
+    std::fill_n(batch.positive, (batch.labels + WORD - 1) / WORD * batch.rows, 0u);
+    for (int64_t row = 0; row < batch.rows; ++row) {
+        const int64_t begin = batch.starts[row], end = batch.starts[row + 1];
+        if (begin < 0 || end < begin || end > batch.positions) {
+            *fault = {BAD_INDEX, static_cast<double>(end)};
+            return;
+        }
+        for (int64_t position = begin; position < end; ++position) {
+            const int64_t label = batch.columns[position];
+            if (label < 0 || label >= batch.labels) {
+                *fault = {BAD_INDEX, static_cast<double>(label)};
+                return;
+            }
+            uint32_t& word = batch.positive[label / WORD * batch.rows + row];
+            if (word >> label % WORD & 1) *fault = {REPEATED, 2};
+            word |= 1u << label % WORD;
+        }
+    }
+}
+
+// The census: checks values, marks positives, and adds up weight, weight of positives and weighted scores.
+class Census {
+  public:
+    // Sums of the labels of a tile.
+    struct alignas(64) Part {
+        float sums[3][TILE];
+    };
+
+    explicit Census(const Batch& batch) : batch(batch), reader(batch) {}
+
+    Fault fault = {NONE, 0};
+
+    void take(const Place& place, Part& sums) {
+        auto& part = sums.sums;
+        const bool valid = batch.labels == 1 && most_common_form() ? take_column(place, part)
+                           : batch.labels < LANES                  ? take_few(place, part)
+                           : reader.weighted                       ? take_rows<true>(place, part)
+                                                                   : take_rows<false>(place, part);
+        if (!valid) find_fault(place);
+    }
+
+  private:
+    const Batch& batch;
+    const Reader reader;
+
+    bool most_common_form() const {
+        return !reader.weighted && batch.score_type == FLOAT32 && batch.label_type == FLOAT_LABELS;
+    }
+
+    uint32_t* mark(int64_t row, int64_t label) const { return batch.positive + label / WORD * batch.rows + row; }
+
+    bool valid_weight(float weight) const {
+        return weight == 0 || (weight >= 1 / batch.largest_weight && weight <= batch.largest_weight);
+    }
+
+    // The one label of a batch in its most common form.
+    bool take_column(const Place& place, float (&part)[3][TILE]) {
+        const float* scores = at<float>(batch.scores, place.first_row, 0);
+        const float* values = at<float>(batch.label_values, place.first_row, 0);
+        const int64_t stride = batch.scores.row_stride, values_stride = batch.label_values.row_stride;
+        const float largest = batch.largest_score;
+        uint32_t* marks = mark(place.first_row, 0);
+        uint32_t positives = 0, bad = 0;
+        float sum = 0;
+        for (int row = 0; row < place.rows; ++row) {
+            const float score = scores[row * stride], value = values[row * values_stride];
+            const uint32_t positive = value == 1.0f;
+            bad |= !(std::fabs(score) <= largest) | !(value == 0.0f || positive);
+            marks[row] = positive;
+            positives += positive;
+            sum += score;
+        }
+        part[0][0] += static_cast<float>(place.rows);
+        part[1][0] += static_cast<float>(positives);
+        part[2][0] += sum;
+        return !bad;
+    }
+
+    // Fewer labels than a vector has lanes, entry by entry.
+    bool take_few(const Place& place, float (&part)[3][TILE]) {
+        bool valid = true;
+        for (int64_t row = place.first_row; row < place.first_row + place.rows; ++row) {
+            uint32_t odd = 0, positive = *mark(row, 0), present = 0;
+            if (batch.label_type != SPARSE) reader.labels(row, place, &positive, &odd);
+            for (int label = 0; label < place.labels; ++label) {
+                const float weight = reader.weighted ? reader.weight(row, label) : 1.0f;
+                if (weight == 0) continue;
+                const float score = reader.score(row, label);
+                valid = valid && valid_weight(weight) && std::fabs(score) <= batch.largest_score;
+                present |= 1u << label;
+                part[0][label] += weight;
+                part[1][label] += positive >> label & 1 ? weight : 0.0f;
+                part[2][label] += weight * score;
+            }
+            valid = valid && !(odd & present);
+            *mark(row, 0) = positive & present;
+        }
+        return valid;
+    }
+
+    template <bool WEIGHTED>
+    bool take_rows(const Place& place, float (&part)[3][TILE]) {
+        alignas(32) float score[TILE] = {}, weight[TILE] = {};  // 0 beyond the labels there are
+        const float heaviest = batch.largest_weight, lightest = 1 / heaviest;
+        Ints largest = {}, bad_weights = {};
+        uint32_t odd_labels = 0;
+        for (int64_t row = place.first_row; row < place.first_row + place.rows; ++row) {
+            const float* scores = reader.scores(row, place, score);
+            fetch(scores + 2 * TILE, TILE);
+            if (WEIGHTED) reader.weights(row, place, weight);
+            for (int label = 0; label < place.labels; label += LANES) {
+                Floats one = load(scores + label);
+                if (WEIGHTED) {
+                    const Floats heavy = load(weight + label);
+                    const Ints present = ~(heavy == 0.0f);
+                    bad_weights |= present & ~((heavy >= lightest) & (heavy <= heaviest));
+                    one = where(present, one);  // nothing that stands at an absent entry is looked at
+                    store(part[0] + label, load(part[0] + label) + heavy);
+                    store(part[2] + label, load(part[2] + label) + heavy * one);
+                } else {
+                    store(part[2] + label, load(part[2] + label) + one);
+                }
+                largest = larger(largest, (Ints)absolute(one));  // as whole numbers, where nan is largest of all
+            }
+            odd_labels |= mark_row<WEIGHTED>(row, place, weight, part[1]);
+        }
+        for (int label = 0; !WEIGHTED && label < place.labels; ++label) part[0][label] += static_cast<float>(place.rows);
+        return !bits(largest > (Ints)all(batch.largest_score)) && !bits(bad_weights) && !odd_labels;
+    }
+
+    // Marks the positives of a row and adds up their weight; returns whether some label is neither 0 nor 1.
+    template <bool WEIGHTED>
+    uint32_t mark_row(int64_t row, const Place& place, const float* weight, float* positive_sum) {
+        uint32_t found[TILE / WORD], odd[TILE / WORD] = {}, any_odd = 0;
+        if (batch.label_type != SPARSE) reader.labels(row, place, found, odd);
+        for (int first = 0; first < place.labels; first += WORD) {
+            uint32_t& marks = *mark(row, place.first_label + first);
+            uint32_t left = batch.label_type == SPARSE ? marks : found[first / WORD];
+            if (WEIGHTED && left) {
+                uint32_t present = 0;
+                for (int label = 0; label < WORD; label += LANES) {
+                    present |= bits(~(load(weight + first + label) == 0.0f)) << label;
+                }
+                left &= present;
+                odd[first / WORD] &= present;
+            }
+            any_odd |= odd[first / WORD];
+            marks = left;
+            for (; left; left &= left - 1) {
+                const int label = first + __builtin_ctz(left);
+                positive_sum[label] += WEIGHTED ? weight[label] : 1.0f;
+            }
+        }
+        return any_odd;
+    }
+
+    // The first value that is not valid.
+    void find_fault(const Place& place) {
+        for (int64_t row = place.first_row; row < place.first_row + place.rows; ++row) {
+            for (int64_t label = place.first_label; label < place.first_label + place.labels && !fault.kind; ++label) {
+                const float weight = reader.weight(row, label), score = reader.score(row, label);
+                const double value = batch.label_type == SPARSE ? 0.0 : reader.label_value(row, label);
+                if (weight == 0) continue;
+                if (!valid_weight(weight)) fault = {BAD_WEIGHT, weight};
+                else if (!(std::fabs(score) <= batch.largest_score)) fault = {BAD_SCORE, score};
+                else if (!(value == 0 || value == 1)) fault = {BAD_LABEL, value};
+            }
+        }
+    }
+};
+
+constexpr int CENSUS_LABELS = 16 * TILE;  // side by side: the processor looks ahead along a row
+constexpr int CENSUS_ROWS = 4;            // at once: so many rows along which it does
+
+// The census of a batch, cut into tasks of CENSUS_LABELS labels by ROWS_PER_TASK rows.
+struct CensusTasks {
+    const Batch& batch;
+    const int64_t label_parts, row_parts;
+
+    explicit CensusTasks(const Batch& batch)
+        : batch(batch), label_parts((batch.labels + CENSUS_LABELS - 1) / CENSUS_LABELS),
+          row_parts((batch.rows + ROWS_PER_TASK - 1) / ROWS_PER_TASK) {}
+
+    int64_t count() const { return label_parts * row_parts; }
+
+    // Adds to sums [3, CENSUS_LABELS]; those of ROWS rows stay in float.
+    Fault run(int64_t task, double* sums) const {
+        Census census(batch);
+        const int64_t first_label = task % label_parts * CENSUS_LABELS, first_row = task / label_parts * ROWS_PER_TASK;
+        const int64_t last_label = std::min(batch.labels, first_label + CENSUS_LABELS);
+        const int64_t last_row = std::min(batch.rows, first_row + ROWS_PER_TASK);
+        std::vector<Census::Part> parts((last_label - first_label + TILE - 1) / TILE);
+        for (int64_t block = first_row; block < last_row; block += ROWS) {
+            const int64_t end = std::min(last_row, block + ROWS);
+            std::fill(parts.begin(), parts.end(), Census::Part{});
+            const int64_t at_once = parts.size() == 1 ? ROWS : CENSUS_ROWS;
+            for (int64_t row = block; row < end; row += at_once) {
+                const int rows = static_cast<int>(std::min(at_once, end - row));
+                for (int64_t label = first_label; label < last_label; label += TILE) {
+                    const int labels = static_cast<int>(std::min<int64_t>(TILE, last_label - label));
+                    census.take({row, rows, label, labels}, parts[(label - first_label) / TILE]);
+                }
+            }
+            const int labels = static_cast<int>(std::min<int64_t>(TILE, last_label - first_label));
+            for (int which = 0; which < 3; ++which) {
+                for (const Census::Part& part : parts) {
+                    double* to = sums + which * CENSUS_LABELS + (&part - parts.data()) * TILE;
+                    for (int label = 0; label < labels; ++label) to[label] += part.sums[which][label];
+                }
+            }
+        }
+        return census.fault;
+    }
+};
+
+}  // namespace aimfor
