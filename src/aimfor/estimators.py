@@ -13,7 +13,6 @@ import torch
 from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
@@ -25,7 +24,7 @@ from aimfor.aim_parser import aim as parse_aim
 from aimfor.aims import Aim
 from aimfor.calibration import calibration
 from aimfor.candidates import compete, one_hot
-from aimfor.heads import Heads, Layers, Modules, Rows, Scaling, module_maker, one_thread
+from aimfor.heads import Heads, Layers, Modules, Rows, Scaling, held_back, module_maker, one_thread
 from aimfor.losses import InfeasibleConstraintWarning
 from aimfor.operating_points import operating_point
 from aimfor.progress import Progress
@@ -414,14 +413,19 @@ class Classifier(ClassifierMixin, BaseEstimator):
         if not self._one_label and not self._multiclass:
             if y.ndim != 2 or y.shape[1] != len(self.classes_):
                 raise ValueError(f"y must have shape [n, {len(self.classes_)}], got {y.shape}")
-            return y.astype(np.int64)
+            return y.astype(np.uint8)
         if y.ndim == 2 and y.shape[1] == 1:
             y = y[:, 0]
-        index = np.searchsorted(self.classes_, y)
-        known = (index < len(self.classes_)) & (self.classes_[np.minimum(index, len(self.classes_) - 1)] == y)
+        # Small numbers, as the rows may be many: one byte a row for two classes.
+        index = np.zeros(len(y), dtype=np.uint8 if self._one_label else np.int64)
+        known = np.zeros(len(y), dtype=bool)
+        for number, name in enumerate(self.classes_):
+            same = y == name
+            known |= same
+            index[same] = number
         if not known.all():
             raise ValueError(f"y must hold classes seen in fit, {list(self.classes_)}, got {y[~known][0]!r}")
-        return index[:, None].astype(np.int64)
+        return index[:, None]
 
     def _check_validation(self, X: Any, y: Any, sample_weight: Any = None) -> Part:
         X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
@@ -448,11 +452,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
                 stacklevel=3,
             )
             return whole, whole, "the training rows"
-        fit_rows, held_rows = train_test_split(
-            np.arange(len(labels)), test_size=held, stratify=by_class, random_state=seed
-        )
         parts = []
-        for rows in (np.sort(fit_rows), np.sort(held_rows)):
+        for rows in held_back(np.zeros(len(labels)) if by_class is None else by_class, held, seed):
             parts.append(Part(X, labels[rows], None if weights is None else weights[rows], rows))
         return parts[0], parts[1], "the validation rows"
 

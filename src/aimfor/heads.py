@@ -57,17 +57,23 @@ class Scaling(NamedTuple):
             weights: of these rows; None for 1.
         """
         if not isinstance(features, np.ndarray):
-            chosen = features if index is None else features[index]
-            scale = np.asarray(abs(chosen).max(axis=0).todense(), dtype=np.float64).ravel()
+            scale = np.zeros(features.shape[1])
+            for rows in chunks(features.shape[0] if index is None else len(index)):
+                chosen = abs(features[rows if index is None else index[rows]])
+                np.maximum.at(scale, chosen.indices, chosen.data)
             return cls(None, np.where(scale > 0, scale, 1.0))
         count = len(features) if index is None else len(index)
-        shares = np.full(count, 1 / count) if weights is None else weights / weights.sum()
-        mean, square = np.zeros(features.shape[1]), np.zeros(features.shape[1])
-        for rows in chunks(count):
-            mean += shares[rows] @ features[rows if index is None else index[rows]].astype(np.float64)
-        for rows in chunks(count):
-            square += shares[rows] @ np.square(features[rows if index is None else index[rows]] - mean)
-        scale = np.sqrt(square)
+
+        def average(of: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+            total, weight = np.zeros(features.shape[1]), 0.0
+            for rows in chunks(count):
+                shares = np.ones(rows.stop - rows.start) if weights is None else weights[rows]
+                total += shares @ of(features[rows if index is None else index[rows]].astype(np.float64))
+                weight += shares.sum()
+            return total / weight
+
+        mean = average(lambda rows: rows)
+        scale = np.sqrt(average(lambda rows: np.square(rows - mean)))
         # Rounding leaves a constant a spread of some units in the last place.
         flat = scale <= 1e-12 * np.maximum(1.0, np.abs(mean))
         return cls(mean, np.where(flat, 1.0, scale))
@@ -129,8 +135,38 @@ def epochs(count: int, batch_size: int, generator: np.random.Generator) -> Itera
     """Batches of row numbers without end, each epoch in a new order; a last part that is short is left to the next."""
     batch_size = min(batch_size, count)
     while True:
-        order = generator.permutation(count)
+        order = generator.permutation(np.arange(count, dtype=np.int32))
         yield from (order[start : start + batch_size] for start in range(0, count - batch_size + 1, batch_size))
+
+
+def held_back(classes: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers to train on and `count` to hold back, each class by its share but at least once on either side.
+
+    Args:
+        classes: `[n]`, the class of each row; at least two rows of each.
+        count: rows to hold back, at least one for each class.
+        seed: of the draw.
+
+    Returns:
+        Two arrays of row numbers, in order.
+
+    Example:
+        >>> kept, held = held_back(np.array([0, 0, 0, 0, 1, 1]), 3, seed=0)
+        >>> len(kept), len(held), 4 in held or 5 in held
+        (3, 3, True)
+    """
+    generator = np.random.default_rng(seed)
+    kinds, sizes = np.unique(classes, return_counts=True)
+    # By largest remainders, within one row of the exact share.
+    wanted = sizes * count / len(classes)
+    quota = np.clip(np.floor(wanted).astype(int), 1, sizes - 1)
+    for kind in np.argsort(quota - wanted):
+        quota[kind] += int(quota.sum() < count and quota[kind] < sizes[kind] - 1)
+    held = np.zeros(len(classes), dtype=bool)
+    for kind, taken in zip(kinds, quota, strict=True):
+        rows = np.flatnonzero(classes == kind).astype(np.int32)
+        held[generator.permutation(rows)[:taken]] = True
+    return np.flatnonzero(~held).astype(np.int32), np.flatnonzero(held).astype(np.int32)
 
 
 def project(rows: Tensor | Bags, weight: Tensor) -> Tensor:

@@ -1,0 +1,121 @@
+"""What `aimfor.Classifier` costs with a single recipe: time of an epoch beside scikit-learn and log-loss, and memory.
+
+    python benchmarks/estimator_cost.py            # results/estimator_cost.csv, some minutes
+    python benchmarks/estimator_cost.py --quick    # a tenth of the rows, keeps nothing
+
+An epoch is the difference between fits of two and of one epoch, so that checks, scaling and the choice of a threshold,
+which come once, are not in it; the three methods take turns. Memory is the highest of a fresh process during `fit`
+over that before it, as a share of X. Dense: 1,000,000 x 50 float32. Sparse: 200,000 x 50,000 with 20 non-zeros a row.
+"""
+
+import argparse
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from sklearn.linear_model import SGDClassifier
+
+import aimfor
+from common import RESULTS, Cells, print_table
+
+ROUNDS = 5
+BATCH = 512
+METHODS = ("scikit-learn SGDClassifier, log-loss", "Classifier, log-loss", "Classifier, aucpr")
+
+
+def make_rows(kind: str, shrink: int) -> tuple[Any, np.ndarray]:
+    """Rows with a linear signal and about 5 % positives."""
+    generator = np.random.default_rng(0)
+    if kind == "dense":
+        rows, width = 1_000_000 // shrink, 50
+        X: Any = generator.standard_normal((rows, width), dtype=np.float32)
+    else:
+        rows, width, nonzeros = 200_000 // shrink, 50_000 // shrink, 20
+        columns = generator.integers(0, width, rows * nonzeros, dtype=np.int32)
+        values = generator.standard_normal(rows * nonzeros, dtype=np.float32)
+        X = sparse.csr_matrix(
+            (values, columns, np.arange(0, rows * nonzeros + 1, nonzeros, dtype=np.int32)), (rows, width)
+        )
+        X.sum_duplicates()
+    signal = X @ generator.standard_normal(width).astype(np.float32)
+    noisy = signal + generator.standard_normal(rows) * signal.std()
+    return X, (noisy > np.quantile(noisy, 0.95)).astype(np.int64)
+
+
+def fit(method: str, X: Any, y: np.ndarray, epochs: int) -> float:
+    """Fit for some epochs; the seconds that it took."""
+    start = time.perf_counter()
+    if method == METHODS[0]:
+        SGDClassifier(loss="log_loss", max_iter=epochs, tol=None, random_state=0).fit(X, y)
+        return time.perf_counter() - start
+    surrogate = "log_loss" if method == METHODS[1] else "hinge"
+    rows = len(y) - round(0.1 * len(y))
+    options = {"surrogate": surrogate, "validation_fraction": 0.1, "patience": 10**6, "random_state": 0}
+    aimfor.Classifier("aucpr", steps=epochs * (rows // BATCH), batch_size=BATCH, **options).fit(X, y)
+    return time.perf_counter() - start
+
+
+def peak(kind: str, method: str, shrink: int) -> None:
+    """In a fresh process: print the memory that `fit` takes, as a share of X."""
+    X, y = make_rows(kind, shrink)
+    size = X.nbytes if kind == "dense" else X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
+    fit(method, X[:2000], y[:2000], 1)  # what is loaded once
+    # Give the allocator's free memory back, so that the peak before `fit` is not what making the rows took.
+    base = current_memory()
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    fit(method, X, y, 1)
+    print((peak_memory() - base) / size)
+
+
+def current_memory() -> int:
+    """Resident bytes."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+def peak_memory() -> int:
+    """Highest resident bytes since the mark was reset."""
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the rows, keeps nothing")
+    parser.add_argument("--peak", nargs=3, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    if arguments.peak:
+        return peak(arguments.peak[0], arguments.peak[1], int(arguments.peak[2]))
+    shrink = 10 if arguments.quick else 1
+    cells = Cells(None if arguments.quick else RESULTS / "estimator_cost.csv")
+    cells.drop()
+    rows = []
+    for kind in ("dense", "sparse"):
+        X, y = make_rows(kind, shrink)
+        taken: dict[str, list[float]] = {method: [] for method in METHODS}
+        for _ in range(ROUNDS):
+            for method in METHODS:
+                taken[method].append(-fit(method, X, y, 1) + fit(method, X, y, 2))
+        middle = {method: statistics.median(times) for method, times in taken.items()}
+        slower = max(middle[method] for method in METHODS[:2])
+        for method in METHODS:
+            command = [sys.executable, __file__, "--peak", kind, method, str(shrink)]
+            share = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            measured = {"epoch_seconds": middle[method], "ratio": middle[method] / slower, "memory": share}
+            spread = {"lowest": min(taken[method]), "highest": max(taken[method])}
+            cells.add(kind=kind, method=method, rows=len(y), **measured, **spread)
+            rows.append([kind, method, f"{middle[method]:.2f}", f"{measured['ratio']:.2f}", f"{share:.2f}"])
+    columns = ["rows", "method", "seconds an epoch", "over the slower log-loss", "memory over X"]
+    print_table("single recipe, one thread", columns, rows)
+
+
+if __name__ == "__main__":
+    main()
