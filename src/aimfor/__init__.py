@@ -9,7 +9,7 @@ from aimfor.aims import AUCPR, AUCROC, Aim, FBeta, FPRAtTPR, PrecisionAtRecall, 
 from aimfor.batches import sparse_labels
 from aimfor.engines import Engine, engine
 from aimfor.log_odds import log_odds
-from aimfor.losses import Diagnostics, InfeasibleConstraintWarning, Loss
+from aimfor.losses import Diagnostics, InfeasibleConstraintWarning, Loss, VacuousRangeWarning
 from aimfor.metrics import UndefinedMetricWarning
 from aimfor.operating_points import OperatingPoint, operating_point
 from aimfor.pairwise import pairwise_auc_loss
@@ -34,6 +34,7 @@ __all__ = [
     "RecallAtPrecision",
     "TPRAtFPR",
     "UndefinedMetricWarning",
+    "VacuousRangeWarning",
     "aim",
     "engine",
     "log_odds",

@@ -156,14 +156,18 @@ def sums_and_gradient(
 
 
 def attach_gradient(value: Tensor, scores: Tensor, gradient: Tensor) -> Tensor:
-    """Give `value`, computed outside autograd, its already known gradient in the scores; keeps `gradient`."""
+    """Give `value`, computed outside autograd, its already known gradient in the scores; keeps `gradient`.
+
+    The gradient may be of a wider type than the scores: it is rounded only after it is multiplied by what comes from
+    above, so that a loss scale can save what half precision would round to 0.
+    """
     return _AttachedGradient.apply(value, scores, gradient)  # pyright: ignore[reportReturnType]
 
 
 class _AttachedGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx, value: Tensor, scores: Tensor, gradient: Tensor) -> Tensor:
-        ctx.gradient = gradient
+        ctx.gradient, ctx.dtype = gradient, scores.dtype
         return value.clone()
 
     @staticmethod
@@ -173,11 +177,11 @@ class _AttachedGradient(torch.autograd.Function):
         if ctx.gradient is None:
             raise RuntimeError("backward through the loss a second time: say retain_graph=True the first time")
         if torch._C._autograd._get_current_graph_task_keep_graph():  # pyright: ignore[reportAttributeAccessIssue]
-            return None, ctx.gradient * factor, None
+            return None, (ctx.gradient * factor).to(ctx.dtype), None
         # The graph is used up after this: the gradient is handed over instead of being copied.
         gradient, ctx.gradient = ctx.gradient, None
         one = factor.device.type == "cpu" and factor.item() == 1  # elsewhere, looking would make the device wait
-        return None, gradient if one else gradient.mul_(factor), None
+        return None, (gradient if one else gradient.mul_(factor)).to(ctx.dtype), None
 
 
 def every_entry(name: str, values: Tensor, valid: Tensor, must: str) -> None:

@@ -25,7 +25,12 @@ _LOSSES: weakref.WeakValueDictionary[int, "Loss"] = weakref.WeakValueDictionary(
 
 
 class InfeasibleConstraintWarning(UserWarning):
-    """The surrogate constraint of a label looks impossible to meet: its multiplier is at its limit."""
+    """The constraint of a label looks impossible to meet: it stays broken with its multiplier at its limit, or with
+    nothing predicted positive."""
+
+
+class VacuousRangeWarning(UserWarning):
+    """The range of an aim asks nothing of a label, such as a precision below its share of positives."""
 
 
 class Diagnostics(NamedTuple):
@@ -123,11 +128,11 @@ class Loss(nn.Module):
         self.surrogate: Surrogate = SURROGATES[surrogate]
         self.constraint = constraint
         self.multiclass = multiclass
-        self.dual_rate = checks.positive_number("dual_rate", dual_rate)
-        self.threshold_rate = checks.positive_number("threshold_rate", threshold_rate)
+        self.dual_rate = dual_rate
+        self.threshold_rate = threshold_rate
         self.warmup = warmup
         self.state = State(self.aim.anchor_count, num_labels, known_priors(priors, num_labels))
-        self._warned = False
+        self._told_of_vacuous = False
         self._number = next(_NUMBERS)
         _LOSSES[self._number] = self
 
@@ -196,8 +201,8 @@ class Loss(nn.Module):
         value, gradient = self._pass(run, learning)
         # Log-odds have a graph of their own; otherwise the gradient is that of the scores as they came.
         source = batch.scores if self.multiclass else scores
-        if gradient.shape != source.shape or gradient.dtype != source.dtype:
-            gradient = gradient.view(source.shape).to(source.dtype)
+        if gradient.shape != source.shape or gradient.dtype != gradient_type(source):
+            gradient = gradient.view(source.shape).to(gradient_type(source))
         return value, source, gradient
 
     def diagnostics(self) -> Diagnostics:
@@ -223,6 +228,35 @@ class Loss(nn.Module):
             feasible=~state.stuck,
             priors=state.priors.clone(),
         )
+
+    @property
+    def dual_rate(self) -> float:
+        """Step of the multipliers; may be changed while training."""
+        return self._dual_rate
+
+    @dual_rate.setter
+    def dual_rate(self, value: float) -> None:
+        self._dual_rate = checks.positive_number("dual_rate", value)
+
+    @property
+    def threshold_rate(self) -> float:
+        """Step of the thresholds, in standard deviations of the scores; may be changed while training."""
+        return self._threshold_rate
+
+    @threshold_rate.setter
+    def threshold_rate(self, value: float) -> None:
+        self._threshold_rate = checks.positive_number("threshold_rate", value)
+
+    def get_extra_state(self) -> Tensor:
+        """What the state is about, as text in bytes: numbers of another aim would load and mean something else."""
+        return torch.tensor(list(self._subject().encode()), dtype=torch.uint8)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        saved = bytes(state.tolist()).decode(errors="replace")
+        checks.rule(saved == self._subject(), "state_dict", f"must be of a loss for {self._subject()!r}", repr(saved))
+
+    def _subject(self) -> str:
+        return f"{self.aim}{' of classes' if self.multiclass else ''}"
 
     def __setstate__(self, state: dict) -> None:
         super().__setstate__(state)
@@ -253,6 +287,8 @@ class Loss(nn.Module):
             value, gradient = self._step(run, census, anchors, reduce, learning)
         if learning and state.looks_at(state.batches):
             self._warn_of_infeasible()
+        if learning and (state.batches == 1 or state.looks_at(state.batches)):
+            self._warn_of_vacuous(anchors)
         return value, gradient
 
     @torch.no_grad()
@@ -324,21 +360,40 @@ class Loss(nn.Module):
         return received[:-1].unflatten(0, (3, -1))
 
     def _warn_of_infeasible(self) -> None:
-        if self._warned:
+        if self.state.warned:
             return
         stuck = self.state.stuck.all(0)
         if bool(stuck.any()):
-            self._warned = True
-            named = ", ".join(str(label) for label in stuck.nonzero().flatten()[:5].tolist())
+            self.state.warned = True
             ways = ['constraint="exact"'] if self.constraint == "surrogate" else []
-            ways += ['surrogate="sigmoid" with it'] if self.surrogate.convex else []
+            ways += ['surrogate="sigmoid" with constraint="exact"'] if self.surrogate.convex else []
+            kind = "exact" if self.constraint == "exact" else self.surrogate.name
             warnings.warn(
-                f"the {self.surrogate.name} constraint of {str(self.aim)!r} looks infeasible for {int(stuck.sum())} of "
-                f"{self.num_labels} labels (such as {named}): it stays broken however much it weighs; try "
-                f"{', '.join([*ways, 'an area such as aucpr', 'a milder target'])}",
+                f"the {kind} constraint of {str(self.aim)!r} looks infeasible for {self._named(stuck)}: it stays "
+                f"broken however much it weighs; try {', '.join([*ways, 'an area such as aucpr', 'a milder target'])}",
                 InfeasibleConstraintWarning,
                 stacklevel=_callers_level(),
             )
+
+    def _warn_of_vacuous(self, anchors: Anchors) -> None:
+        if self._told_of_vacuous:
+            return
+        # Only ranges of precision can be empty; the width of F_beta may vanish for a while.
+        vacuous = self.state.taking_part & ~(anchors.width > 0).any(0) & (anchors.multiplier is None)
+        if bool(vacuous.any()):
+            self._told_of_vacuous = True
+            warnings.warn(
+                f"{str(self.aim)!r} asks nothing of {self._named(vacuous)}: their share of positives is above the "
+                "range of precision, so every threshold is; they do not train",
+                VacuousRangeWarning,
+                stacklevel=_callers_level(),
+            )
+
+    def _named(self, labels: Tensor) -> str:
+        """How many of the labels these are, and which, or the first five."""
+        numbers = labels.nonzero().flatten().tolist()
+        shown = ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
+        return f"{len(numbers)} of {self.num_labels} labels ({shown})"
 
 
 @torch.library.custom_op("aimfor::loss", mutates_args={"state"})
@@ -366,7 +421,8 @@ def _compiled_loss(
 
 @_compiled_loss.register_fake
 def _(scores, labels, weights, mask, state, number, learning):
-    return scores.new_empty((), dtype=torch.float32), torch.empty_like(scores, memory_format=torch.contiguous_format)
+    gradient = torch.empty_like(scores, dtype=gradient_type(scores), memory_format=torch.contiguous_format)
+    return scores.new_empty((), dtype=torch.float32), gradient
 
 
 # Torch differentiates no operation that changes its arguments: a second one attaches the gradient.
@@ -380,10 +436,20 @@ def _(value, scores, gradient):
     return torch.empty_like(value)
 
 
+def _keep_gradient(ctx, inputs, output) -> None:
+    ctx.save_for_backward(inputs[2])
+    ctx.dtype = inputs[1].dtype
+
+
 _compiled_attach.register_autograd(
-    lambda ctx, factor: (None, factor.to(ctx.saved_tensors[0].dtype) * ctx.saved_tensors[0], None),
-    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[2]),
+    lambda ctx, factor: (None, (ctx.saved_tensors[0] * factor).to(ctx.dtype), None),
+    setup_context=_keep_gradient,
 )
+
+
+def gradient_type(scores: Tensor) -> torch.dtype:
+    """What the gradient is kept in: that of the scores, but float32 for float16, whose smallest number is too large."""
+    return torch.float32 if scores.dtype == torch.float16 else scores.dtype
 
 
 class _Torch:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from aimfor import checks
 from aimfor.aims import Anchors, Rates
 
 # Running averages are plain means over the first steps, then forget at this rate.
@@ -28,6 +29,8 @@ MAX_MULTIPLIER = 20.0
 LONGEST_COUNT = 2.0**20
 # Load and room of a constraint below this are those of predicting nothing.
 SMALLEST_SIZE = 1e-3
+# A counted prior stays so far from 0 and 1, as a given one must: beyond, float32 cannot tell it from them.
+NEAREST_TO_ENDS = 1e-7
 # Scores that differ by less are one score; it keeps a tight surrogate from becoming infinitely sharp on them.
 SMALLEST_DEVIATION = 1e-6
 # Two slopes that differ by less, against their sum, cancel: the rest is rounding, and a threshold step of full size
@@ -104,8 +107,9 @@ class State(nn.Module):
         def keep(name: str, shape: tuple[int, ...], start: float = 0.0) -> None:
             self.register_buffer(name, torch.full(shape, start, dtype=torch.float32))
 
-        # Batches learned from; a loaded state knows them by its steps.
-        self.batches = 0
+        # Batches learned from, and whether the user was told of constraints that cannot be met: plain numbers, as a
+        # device would have to be waited for.
+        self.batches, self.warned = 0, False
         # An option, like the aim itself: it moves with the module, but a loaded state does not change it.
         self.register_buffer("given_priors", None if priors is None else priors.clone(), persistent=False)
         self.register_buffer("steps", torch.zeros(per_label, dtype=torch.long))
@@ -125,7 +129,8 @@ class State(nn.Module):
     def counted_priors(self) -> Tensor:
         """`[L]` share of positives in the training batches; 0.5 until both classes have been seen."""
         positives, negatives = self.class_weight
-        return torch.where(self.taking_part, positives / (positives + negatives).clamp(min=1e-30), 0.5)
+        share = (positives / (positives + negatives).clamp(min=1e-30)).clamp(NEAREST_TO_ENDS, 1 - NEAREST_TO_ENDS)
+        return torch.where(self.taking_part, share, 0.5)
 
     @property
     def priors(self) -> Tensor:
@@ -241,9 +246,20 @@ class State(nn.Module):
         self.violation_square.lerp_(relative.square(), forget)
         return relative.div_(self.violation_square.sqrt().clamp_(min=1))
 
-    def _load_from_state_dict(self, *args, **kwargs) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
-        self.batches = int(self.steps.max())
+    def get_extra_state(self) -> Tensor:
+        return torch.tensor([self.batches, int(self.warned)])
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.batches, self.warned = int(state[0]), bool(state[1])
+
+    def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs) -> None:
+        for name, own in self._buffers.items():
+            new = state_dict.get(prefix + name)
+            if own is not None and new is not None and new.is_floating_point():
+                checks.rule(bool(new.isfinite().all()), prefix + name, "must be finite in a state_dict", "nan or inf")
+                # Whatever it was kept as: the engines read float32.
+                state_dict[prefix + name] = new.to(own.dtype)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def _apply(self, fn, recurse=True):
         # Moves with the model, but stays float32: counts and small steps do not survive half precision.

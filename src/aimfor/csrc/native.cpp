@@ -199,7 +199,8 @@ void aimfor_observe(
         positives += positive;
         negatives += weight - positive;
         const bool taking_part = positives > 0 && negatives > 0;
-        priors[label] = taking_part ? positives / (positives + negatives) : 0.5f;
+        const float prior = std::min(std::max(positives / (positives + negatives), 1e-7f), 1.0f - 1e-7f);
+        priors[label] = taking_part ? prior : 0.5f;
         if (!taking_part || !(weight > 0)) continue;
         const float mean = census[2 * labels + label] / weight;
         if (state->steps[label] == 0) {

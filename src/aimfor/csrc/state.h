@@ -62,6 +62,9 @@ inline Floats moved(Floats from, Floats to, Floats share) { return from + share 
 
 inline Floats chosen(Ints mask, Floats yes, Floats no) { return mask ? yes : no; }
 
+// A counted prior, away from 0 and 1.
+inline Floats inside(Floats prior) { return smaller(larger(prior, all(1e-7f)), all(1.0f - 1e-7f)); }
+
 struct Rates {
     Floats u, v, p;
 };
@@ -78,7 +81,7 @@ class Group {
         const Floats negatives = get(state.class_weight + L + first);
         const Floats came = get(problem.census + first);
         active = (positives > 0.0f) & (negatives > 0.0f) & (came > 0.0f);
-        const Floats prior = chosen(active, positives / (positives + negatives), all(0.5f));
+        const Floats prior = chosen(active, inside(positives / (positives + negatives)), all(0.5f));
         weight = chosen(active, came, all(1.0f));
         u_unit = where(active, 1.0f / (prior * weight));
         v_unit = where(active, 1.0f / ((1.0f - prior) * weight));

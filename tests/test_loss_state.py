@@ -1,0 +1,140 @@
+"""What the loss keeps: through a file, at the ends of what float32 can hold, and in what it refuses or tells."""
+
+import io
+import warnings
+
+import pytest
+import torch
+
+import aimfor
+
+
+def saved(loss: aimfor.Loss) -> dict:
+    file = io.BytesIO()
+    torch.save(loss.state_dict(), file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+def finite(loss: aimfor.Loss) -> bool:
+    return all(bool(buffer.isfinite().all()) for buffer in loss.buffers())
+
+
+def test_a_label_that_comes_late_looks_at_the_same_batches_after_a_stop():
+    def run(loss: aimfor.Loss, batches: range) -> None:
+        for number in batches:
+            generator = torch.Generator().manual_seed(number)
+            scores = torch.randn(8, generator=generator)
+            labels = torch.zeros(8) if number < 60 else (torch.rand(8, generator=generator) < 0.5).float()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", aimfor.InfeasibleConstraintWarning)
+                loss(scores, labels)
+
+    whole, first, second = (aimfor.Loss("recall@precision>=0.99") for _ in range(3))
+    run(whole, range(450))
+    run(first, range(150))
+    second.load_state_dict(saved(first))
+    run(second, range(150, 450))
+    assert second.state.batches == 450
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(tensor, second.state_dict()[name]), name
+
+
+def test_a_user_who_was_told_is_not_told_again_after_a_stop():
+    loss = aimfor.Loss("aucpr")
+    loss.state.warned = True
+    other = aimfor.Loss("aucpr")
+    other.load_state_dict(saved(loss))
+    assert other.state.warned
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"aim": "precision@recall>=0.95"}, {"aim": "recall@precision>=0.95"}),
+        ({"aim": "aucpr"}, {"aim": "aucpr; spacing=geometric"}),
+        ({"aim": "aucpr", "num_labels": 3}, {"aim": "aucpr", "num_labels": 3, "multiclass": True}),
+    ],
+)
+def test_a_state_of_another_aim_is_refused(one, other):
+    with pytest.raises(ValueError, match="state_dict must be of a loss for"):
+        aimfor.Loss(**other).load_state_dict(aimfor.Loss(**one).state_dict())
+
+
+def test_a_state_that_is_not_finite_is_refused():
+    state = aimfor.Loss("aucpr").state_dict()
+    state["state.thresholds"] = torch.full_like(state["state.thresholds"], torch.nan)
+    with pytest.raises(ValueError, match=r"state\.thresholds must be finite"):
+        aimfor.Loss("aucpr").load_state_dict(state)
+
+
+def test_a_state_in_half_precision_loads_as_float32():
+    loss, scores, labels = aimfor.Loss("aucpr"), torch.randn(64), torch.arange(64) % 3 == 0
+    loss(scores, labels)
+    halved = ("state.thresholds", "state.multipliers", "state.rates")
+    state = {name: value.half() if name in halved else value for name, value in saved(loss).items()}
+    for assign in (False, True):
+        other = aimfor.Loss("aucpr")
+        other.load_state_dict(state, assign=assign)
+        assert other.thresholds.dtype == torch.float32
+        assert bool(other(scores, labels).isfinite())
+
+
+@pytest.mark.parametrize("aim", ["aucpr", "recall@precision>=0.9", "f1", "tpr@fpr<=0.01"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])  # the native and the fused engine
+@pytest.mark.parametrize("rare", [0, 1])
+def test_a_class_rarer_than_float32_can_tell(aim, dtype, rare):
+    loss = aimfor.Loss(aim)
+    labels = torch.tensor([rare] + [1 - rare] * 7).float()
+    weights = torch.where(labels == rare, 1e-20, 1e20)
+    for seed in range(5):
+        scores = torch.randn(8, generator=torch.Generator().manual_seed(seed), dtype=dtype).requires_grad_()
+        value = loss(scores, labels, weights=weights)
+        value.backward()
+        assert bool(value.isfinite())
+        assert bool(scores.grad.isfinite().all())
+    assert finite(loss)
+
+
+def test_a_loss_scale_saves_small_gradients_of_half_precision():
+    torch.manual_seed(0)
+    scores, labels = torch.randn(64, 2000), torch.rand(64, 2000) < 0.1
+    losses = [aimfor.Loss("aucpr", num_labels=2000) for _ in range(2)]
+    exact = scores.half().float().requires_grad_()
+    losses[0](exact, labels).backward()
+    half = scores.half().requires_grad_()
+    (losses[1](half, labels) * 1024.0).backward()
+    torch.testing.assert_close(
+        half.grad.float() / 1024, exact.grad, rtol=1e-3, atol=1e-3 * float(exact.grad.abs().max())
+    )
+    assert float((half.grad == 0).float().mean()) <= float((exact.grad == 0).float().mean()) + 0.001
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+def test_a_large_loss_scale_in_a_compiled_graph():
+    labels = torch.arange(64) % 3 == 0
+    eager, compiled = (
+        torch.randn(64, generator=torch.Generator().manual_seed(0)).half().requires_grad_() for _ in "12"
+    )
+    (aimfor.Loss("aucpr")(eager, labels) * 65536.0).backward()
+    (torch.compile(aimfor.Loss("aucpr"), backend="aot_eager")(compiled, labels) * 65536.0).backward()
+    assert bool(compiled.grad.isfinite().all())
+    torch.testing.assert_close(compiled.grad, eager.grad)
+
+
+def test_a_range_that_asks_nothing_is_told():
+    scores, labels = torch.randn(200, 2), torch.stack([torch.arange(200) % 10 == 0, torch.arange(200) % 5 < 3], 1)
+    loss = aimfor.Loss("aucpr[precision<=0.3]", num_labels=2)
+    with pytest.warns(aimfor.VacuousRangeWarning, match=r"asks nothing of 1 of 2 labels \(1\)"):
+        loss(scores, labels)
+    loss(scores, labels)  # once is enough
+
+
+@pytest.mark.parametrize("name", ["dual_rate", "threshold_rate"])
+@pytest.mark.parametrize("value", [float("nan"), -0.5, 0, "fast"])
+def test_a_rate_changed_in_training_is_checked(name, value):
+    loss = aimfor.Loss("aucpr")
+    with pytest.raises((TypeError, ValueError), match=f"{name} must be"):
+        setattr(loss, name, value)
+    setattr(loss, name, 0.02)
+    assert getattr(loss, name) == 0.02
