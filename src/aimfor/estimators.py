@@ -349,7 +349,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
     def _decays(self) -> tuple[float, ...]:
         if self.weight_decay != "auto":
             return (float(self.weight_decay),)
-        return (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1) if self.model == "linear" else (1e-6, 1e-4, 1e-3, 1e-2)
+        return (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1) if self.model == "linear" else (1e-6, 1e-4, 1e-3, 1e-2)
 
     # What came in.
 
