@@ -31,7 +31,7 @@ MIN_PRECISION = 0.9
 SEEDS = (1, 2, 3)
 VALIDATION_ROWS = 10_000
 STEPS = (10_000, 30_000)
-# Wide enough that log-loss has its best inside; with lower rates or fewer steps it has not converged and looks worse.
+# Wide enough that log-loss has its best rate inside; with lower ones or fewer steps it looks worse than it is.
 GRID = [Setting(*pair) for pair in product((1e-3, 3e-3, 1e-2, 3e-2), (0.0, 0.01, 0.03, 0.1))]
 
 
