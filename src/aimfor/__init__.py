@@ -10,13 +10,15 @@ from aimfor.batches import sparse_labels
 from aimfor.engines import Engine, engine
 from aimfor.log_odds import log_odds
 from aimfor.losses import Diagnostics, InfeasibleConstraintWarning, Loss
-from aimfor.metrics import UndefinedMetricWarning
+from aimfor.metrics import UndefinedMetricError, UndefinedMetricWarning
 from aimfor.operating_points import OperatingPoint, operating_point
 from aimfor.pairwise import pairwise_auc_loss
 
 if TYPE_CHECKING:
     from aimfor.estimators import Classifier
     from aimfor.scorers import scorer
+
+    __version__: str
 
 __all__ = [
     "AUCPR",
@@ -33,6 +35,7 @@ __all__ = [
     "PrecisionAtRecall",
     "RecallAtPrecision",
     "TPRAtFPR",
+    "UndefinedMetricError",
     "UndefinedMetricWarning",
     "aim",
     "engine",
@@ -49,6 +52,8 @@ _WITH_SCIKIT_LEARN = {"Classifier": "estimators", "scorer": "scorers"}
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("aimfor")
     if name not in _WITH_SCIKIT_LEARN:
         raise AttributeError(f"module 'aimfor' has no attribute {name!r}")
     try:
