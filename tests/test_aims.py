@@ -111,6 +111,7 @@ def test_every_record_prints_a_text_that_parses_back(record):
         ("macro F2", "f2"),
         ("aucpr, num_anchors=3", "aucpr; num_anchors=3"),
         ("AUCPR(num_anchors=3)", "aucpr; num_anchors=3"),
+        ("aucpr num_anchors=3", "aucpr; num_anchors=3"),
         ("recall@precision>=0.9, band=2; num_anchors=3", "recall@precision>=0.9; band=2; num_anchors=3"),
     ],
 )

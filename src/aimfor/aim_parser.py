@@ -122,7 +122,7 @@ def _target(text: str) -> Target:
 
 
 def _suggestion(text: str, head: str, parts: list[str]) -> str:
-    head, *more = re.sub(rf"[,(]*\b({'|'.join(OPTIONS)})=", r";\1=", head).split(";")
+    head, *more = re.sub(rf"[,(]*({'|'.join(OPTIONS)})=", r";\1=", head).split(";")
     nearest = _nearest(head)
     if nearest is None:
         return f"aim must be a text such as {EXAMPLES}, got {text!r}"
