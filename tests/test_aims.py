@@ -1,6 +1,7 @@
 """Aims: their text, their tables, their exact metrics."""
 
 import dataclasses
+import importlib.metadata
 
 import numpy as np
 import pytest
@@ -49,7 +50,8 @@ def test_text_and_record(text):
 
 SHARE = st.floats(1e-6, 1 - 1e-6)
 TARGET = st.one_of(SHARE, st.tuples(SHARE, SHARE))
-ENDS = st.tuples(st.floats(0, 1), st.floats(0, 1)).filter(lambda ends: ends[0] < ends[1])
+END = st.one_of(SHARE, st.sampled_from([0.0, 1.0]))
+ENDS = st.tuples(END, END).filter(lambda ends: ends[1] - ends[0] > 2e-6)
 AREA_OPTIONS = {"num_anchors": st.integers(1, 50), "spacing": st.sampled_from(["uniform", "geometric"])}
 
 
@@ -86,12 +88,68 @@ def test_every_record_prints_a_text_that_parses_back(record):
         ("p@r>=0.95", "precision@recall>=0.95"),
         ("recall@precision>=80%", "recall@precision>=0.8"),
         ("recal@precision>=0.8; band=2", "recall@precision>=0.8; band=2"),
+        ("aucpr[0.8<=precision]", "aucpr[precision>=0.8]"),
+        ("aucpr[0.8 < recal]", "aucpr[recall>=0.8]"),
+        ("recall@0.9<=precision", "recall@precision>=0.9"),
+        ("aucroc[0.1>=fpr]", "aucroc[fpr<=0.1]"),
+        ("aucroc[0.1>=fpr>=0.01]", "aucroc[0.01<=fpr<=0.1]"),
+        ("aucroc[0.1>fpr>0.01]", "aucroc[0.01<=fpr<=0.1]"),
+        ("roc_auc[fpr<=0.1]", "aucroc[fpr<=0.1]"),
+        ("fpr@recall>=0.9", "fpr@tpr>=0.9"),
+        ("recall@fpr<=0.01", "tpr@fpr<=0.01"),
+        ("precision@tpr>=0.9", "precision@recall>=0.9"),
+        ("tpr@precision>=0.9", "recall@precision>=0.9"),
+        ("aucpr[tpr>=0.5]", "aucpr[recall>=0.5]"),
+        ("trp@fpr<=0.01", "tpr@fpr<=0.01"),
+        ("TPR@1%FPR", "tpr@fpr<=0.01"),
+        ("precision at 90% recall", "precision@recall>=0.9"),
+        ("recall@precision>=99.99999%", "recall@precision>=0.9999999"),
+        ("recall@precison>=(0.9,0.8)", "recall@precision>=(0.9, 0.8)"),
+        ("aucpr[(0.1, 0.2)<=recal<=0.5]", "aucpr[(0.1, 0.2)<=recall<=0.5]"),
+        ("f_beta=2", "f2"),
+        ("f_beta(2)", "f2"),
+        ("macro F2", "f2"),
+        ("aucpr, num_anchors=3", "aucpr; num_anchors=3"),
+        ("AUCPR(num_anchors=3)", "aucpr; num_anchors=3"),
+        ("aucpr num_anchors=3", "aucpr; num_anchors=3"),
+        ("recall@precision>=0.9, band=2; num_anchors=3", "recall@precision>=0.9; band=2; num_anchors=3"),
     ],
 )
 def test_a_misspelt_aim_gets_the_nearest_right_spelling(wrong, right):
     with pytest.raises(ValueError, match="did you mean") as caught:
         aimfor.aim(wrong)
     assert f"got {wrong!r}; did you mean {right!r}?" in str(caught.value)
+    assert str(aimfor.aim(right)) == right
+
+
+@pytest.mark.parametrize("wrong", ["", "accuracy", "recall@precision", "recall@0.9", "recall@precision>=0.9,0.8", "f#"])
+def test_a_text_far_from_every_aim_gets_examples(wrong):
+    with pytest.raises(ValueError, match=r"aim must be a text such as 'recall@precision>=0.9'") as caught:
+        aimfor.aim(wrong)
+    assert str(caught.value).endswith(f"got {wrong!r}")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reading", "fault"),
+    [
+        ("recal@precision>=1.7", "recall@precision>=1.7", "min_precision must be in (0, 1), got 1.7"),
+        ("aucroc[0.1>=fpr>=0.2]", "aucroc[0.2<=fpr<=0.1]", "min_fpr must be below max_fpr, got 0.2 and 0.1"),
+        ("aucpr, band=2", "aucpr; band=2", "an option of AUCPR must be one of num_anchors=, spacing=, got 'band='"),
+    ],
+)
+def test_a_misspelt_aim_does_not_hide_another_fault(wrong, reading, fault):
+    with pytest.raises(ValueError, match="read as") as caught:
+        aimfor.aim(wrong)
+    assert str(caught.value) == f"aim must be a known aim, got {wrong!r}; read as {reading!r}, {fault}"
+
+
+@given(st.text("aucprofelisn@[]<>=#()0.1,;% ", max_size=30))
+def test_any_text_is_an_aim_or_a_value_error(text):
+    try:
+        record = aimfor.aim(text)
+    except ValueError:
+        return
+    assert aimfor.aim(str(record)) == record
 
 
 @pytest.mark.parametrize(
@@ -101,7 +159,14 @@ def test_a_misspelt_aim_gets_the_nearest_right_spelling(wrong, right):
         (lambda: RecallAtPrecision(1), ValueError, r"min_precision must be in \(0, 1\), got 1"),
         (lambda: RecallAtPrecision((0.9, 0.0)), ValueError, r"min_precision must be in \(0, 1\), got 0.0"),
         (lambda: RecallAtPrecision(()), ValueError, "min_precision must have at least one entry"),
-        (lambda: RecallAtPrecision("0.9"), TypeError, "min_precision must be a number, got '0.9'"),
+        (
+            lambda: RecallAtPrecision("0.9"),
+            TypeError,
+            "min_precision must be a number or a tuple of numbers, got '0.9'",
+        ),
+        (lambda: RecallAtPrecision([0.9, 0.8]), TypeError, r"a number or a tuple of numbers, got \[0.9, 0.8\]"),
+        (lambda: RecallAtPrecision((0.9, "0.8")), TypeError, "min_precision must be a number, got '0.8'"),
+        (lambda: AUCROC(max_fpr=[0.1, 0.2]), TypeError, r"max_fpr must be a number or a tuple of numbers, got \[0.1"),
         (lambda: RecallAtPrecision(float("nan")), ValueError, "min_precision must be in"),
         (lambda: RecallAtPrecision(0.9, band=1), ValueError, r"band must be in \(1, inf\), got 1"),
         (
@@ -112,18 +177,60 @@ def test_a_misspelt_aim_gets_the_nearest_right_spelling(wrong, right):
         (lambda: TPRAtFPR(0.0), ValueError, r"max_fpr must be in \(0, 1\), got 0.0"),
         (lambda: AUCPR(min_precision=0.9, max_precision=0.8), ValueError, "min_precision must be below max_precision"),
         (lambda: aimfor.aim("aucroc[0.1<=fpr<=0.1]"), ValueError, "min_fpr must be below max_fpr, got 0.1 and 0.1"),
-        (lambda: AUCPR(min_precision=1.0), ValueError, "min_precision must be below max_precision, got 1.0 and 1.0"),
+        (lambda: AUCPR(min_precision=1.0), ValueError, "min_precision must be below 1, got 1.0"),
+        (lambda: aimfor.aim("aucroc[fpr<=0]"), ValueError, "^max_fpr must be above 0, got 0.0"),
+        (lambda: AUCROC(max_fpr=(0.1, 0.0)), ValueError, "^max_fpr must be above 0, got 0.0"),
+        (lambda: AUCROC(max_fpr=5e-7), ValueError, "^max_fpr must be above 0 by at least 1e-06, got 5e-07"),
+        (
+            lambda: AUCPR(min_recall=1 - 5e-7),
+            ValueError,
+            "^min_recall must be below 1 by at least 1e-06, got 0.9999995",
+        ),
+        (
+            lambda: aimfor.aim("aucroc[0.5<=fpr<=0.50000001]"),
+            ValueError,
+            "^min_fpr must be below max_fpr by at least 1e-06, got 0.5 and 0.50000001",
+        ),
+        *(
+            (lambda text=text: aimfor.aim(text), ValueError, "^m.*must be at least 1e-07 away from 0 and 1, got")
+            for text in (
+                "aucpr[precision>=0.99999999]",
+                "aucpr[recall>=0.99999999]",
+                "aucpr[recall<=1e-20]",
+                "aucroc[fpr<=1e-45]",
+                "aucroc[1e-45<=fpr<=0.1]",
+                "aucpr[0.5<=precision<=(0.9, 0.99999999)]",
+            )
+        ),
         (lambda: AUCROC(max_fpr=1.5), ValueError, r"max_fpr must be in \[0, 1\], got 1.5"),
-        (lambda: AUCPR(min_precision=0.5, min_recall=0.5), ValueError, "a range of precision or a range of recall"),
+        (
+            lambda: AUCPR(min_precision=0.5, min_recall=0.5),
+            ValueError,
+            "^AUCPR must have a range of precision or a range of recall, got min_precision and min_recall",
+        ),
         (lambda: AUCPR(num_anchors=0), ValueError, "num_anchors must be at least 1, got 0"),
         (lambda: AUCPR(num_anchors=2.5), TypeError, "num_anchors must be a whole number, got 2.5"),
         (lambda: AUCPR(spacing="log"), ValueError, "spacing must be one of 'uniform', 'geometric', got 'log'"),
         (lambda: FBeta(0), ValueError, r"beta must be in \[0.001, 1000\], got 0"),
         (lambda: RecallAtPrecision(1 - 1e-9), ValueError, "min_precision must be at least 1e-07 away from 0 and 1"),
-        (lambda: RecallAtPrecision(0.9, 2, 1), ValueError, "num_anchors must be at least 2 with a band, got 1"),
+        (lambda: RecallAtPrecision(0.9, 2, 1), ValueError, "num_anchors must be at least 2, got 1"),
+        (
+            lambda: RecallAtPrecision(0.9, num_anchors=7),
+            ValueError,
+            "num_anchors must be left out without a band, got 7",
+        ),
+        (lambda: aimfor.aim("f1; band=2"), ValueError, "an option of FBeta must be left out, got 'band='"),
+        *(
+            (lambda text=text: aimfor.aim(text), ValueError, "num_anchors must be left out without a band, got 7")
+            for text in ("recall@precision>=0.9; num_anchors=7", "tpr@fpr<=0.1; num_anchors=7")
+        ),
         (lambda: aimfor.aim("aucpr; num_anchors=5; num_anchors=6"), ValueError, "num_anchors must be given once"),
         (lambda: aimfor.aim("aucpr; anchors=5"), ValueError, "an option of an aim must be one of band="),
-        (lambda: aimfor.aim("aucpr; band=2"), ValueError, "AUCPR has no option 'band'"),
+        (
+            lambda: aimfor.aim("aucpr; band=2"),
+            ValueError,
+            "an option of AUCPR must be one of num_anchors=, spacing=, got 'band='",
+        ),
         (lambda: aimfor.aim("aucpr; num_anchors=many"), ValueError, "num_anchors must be a whole number, got 'many'"),
         (lambda: aimfor.aim(0.9), TypeError, "aim must be a text or an aim record, got float"),
     ],
@@ -154,7 +261,7 @@ def test_tables_are_finite_and_widths_add_up(text):
 
 
 @pytest.mark.parametrize("spacing", ["uniform", "geometric"])
-@given(prior=st.floats(1e-6, 0.999), low=st.floats(0, 0.9))
+@given(prior=st.floats(1e-6, 0.999), low=st.just(0.0) | st.floats(1e-7, 0.9))
 def test_aucpr_anchors_lie_strictly_between_prior_and_one(spacing, prior, low):
     targets = table(AUCPR(min_precision=low, spacing=spacing), [prior]).target[:, 0]
     assert (targets > max(prior, low)).all()
@@ -216,6 +323,39 @@ def test_band_surrounds_its_target():
     assert targets.tolist() == pytest.approx([0.02, 0.01, 0.005])
 
 
+def test_a_band_has_five_anchors_unless_told():
+    assert RecallAtPrecision(0.9).anchor_count == 1
+    assert RecallAtPrecision(0.9, band=2).anchor_count == 5
+    assert RecallAtPrecision(0.9, band=2, num_anchors=7).anchor_count == 7
+    assert str(RecallAtPrecision(0.9, band=2, num_anchors=7)) == "recall@precision>=0.9; band=2; num_anchors=7"
+
+
+@pytest.mark.parametrize("spacing", ["uniform", "geometric"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "aucpr[precision>=0.999999]",
+        "aucpr[0.5<=precision<=0.9999999]",
+        "aucpr[recall>=0.999999]",
+        "aucpr[recall<=0.000001]",
+        "aucpr[0.3<=recall<=0.300001]",
+        "aucroc[fpr<=0.000001]",
+        "aucroc[1e-7<=fpr<=0.1]",
+        "aucroc[fpr>=0.999999]",
+        "aucroc[0.5<=fpr<=0.500001]",
+    ],
+)
+def test_the_narrowest_ranges_still_train(text, spacing):
+    torch.manual_seed(0)
+    loss = aimfor.Loss(f"{text}; spacing={spacing}", warmup=1)
+    scores, labels = torch.randn(64, requires_grad=True), (torch.rand(64) < 0.3).float()
+    for _ in range(5):
+        value = loss(scores, labels)
+    assert value.isfinite()
+    assert all(part.isfinite().all() for part in loss.state_dict().values() if part.is_floating_point())
+    assert torch.autograd.grad(value, scores)[0].abs().sum() > 0
+
+
 def test_targets_per_label():
     anchors = table(RecallAtPrecision((0.9, 0.5), band=1.5, num_anchors=3), [0.1, 0.2])
     assert anchors.target[1].tolist() == pytest.approx([0.9, 0.5])
@@ -254,3 +394,18 @@ def test_records_are_frozen(text):
     record = aimfor.aim(text)
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(record, dataclasses.fields(record)[0].name, 0.5)
+
+
+def test_the_warning_of_a_metric_points_at_its_caller():
+    labels, scores = np.array([[0, 0], [1, 0]]), np.array([[0.1, 0.2], [0.3, 0.4]])
+    for text in AIMS:
+        with pytest.warns(metrics.UndefinedMetricWarning) as caught:
+            aimfor.aim(text).metric(labels, scores)
+        assert [warning.filename for warning in caught] == [__file__], text
+
+
+def test_names_of_the_package():
+    assert aimfor.UndefinedMetricError is metrics.UndefinedMetricError
+    assert aimfor.__version__ == importlib.metadata.version("aimfor")
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        aimfor.nothing  # noqa: B018

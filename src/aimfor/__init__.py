@@ -10,19 +10,20 @@ from aimfor.batches import sparse_labels
 from aimfor.engines import Engine, engine
 from aimfor.log_odds import log_odds
 from aimfor.losses import Diagnostics, InfeasibleConstraintWarning, Loss, VacuousRangeWarning
-from aimfor.metrics import UndefinedMetricWarning
+from aimfor.metrics import UndefinedMetricError, UndefinedMetricWarning
 from aimfor.operating_points import OperatingPoint, operating_point
 from aimfor.pairwise import pairwise_auc_loss
 
 if TYPE_CHECKING:
-    from aimfor.estimators import Classifier
-    from aimfor.scorers import scorer
+    from aimfor.estimators import Classifier as Classifier
+    from aimfor.scorers import scorer as scorer
+
+    __version__: str
 
 __all__ = [
     "AUCPR",
     "AUCROC",
     "Aim",
-    "Classifier",
     "Diagnostics",
     "Engine",
     "FBeta",
@@ -33,6 +34,7 @@ __all__ = [
     "PrecisionAtRecall",
     "RecallAtPrecision",
     "TPRAtFPR",
+    "UndefinedMetricError",
     "UndefinedMetricWarning",
     "VacuousRangeWarning",
     "aim",
@@ -41,15 +43,16 @@ __all__ = [
     "metrics",
     "operating_point",
     "pairwise_auc_loss",
-    "scorer",
     "sparse_labels",
 ]
 
-# They need the extra `sklearn`, which the rest does without.
+# They need the extra `sklearn`, which the rest does without; hence not in __all__, which a star imports.
 _WITH_SCIKIT_LEARN = {"Classifier": "estimators", "scorer": "scorers"}
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("aimfor")
     if name not in _WITH_SCIKIT_LEARN:
         raise AttributeError(f"module 'aimfor' has no attribute {name!r}")
     try:

@@ -16,22 +16,19 @@ RANGE = re.compile(
     rf"|(?P<low>{TARGET})<=(?P<axis>[a-z]+)<=(?P<high>{TARGET}))\]"
 )
 
-# Right spellings with # for a number, and what they stand for: used only to suggest one.
-SPELLINGS = {
-    **{f"{kind.text}#": f"{kind.text}0.5" for kind in POINT_AIMS},
-    "aucpr": "aucpr",
-    "aucpr[precision>=#]": "aucpr[precision>=0.8]",
-    "aucpr[precision<=#]": "aucpr[precision<=0.5]",
-    "aucpr[#<=precision<=#]": "aucpr[0.6<=precision<=0.9]",
-    "aucpr[recall>=#]": "aucpr[recall>=0.5]",
-    "aucpr[recall<=#]": "aucpr[recall<=0.5]",
-    "aucpr[#<=recall<=#]": "aucpr[0.2<=recall<=0.8]",
-    "aucroc": "aucroc",
-    "aucroc[fpr<=#]": "aucroc[fpr<=0.1]",
-    "aucroc[fpr>=#]": "aucroc[fpr>=0.01]",
-    "aucroc[#<=fpr<=#]": "aucroc[0.01<=fpr<=0.1]",
-    "f#": "f1",
-}
+# Right spellings with # for a number or a tuple: used only to suggest one.
+SPELLINGS = (
+    *(f"{kind.text}#" for kind in POINT_AIMS),
+    *(
+        f"{name}[{limits.format(axis)}]"
+        for name, (_, axes) in AREA_AIMS.items()
+        for axis in axes
+        for limits in ("{}>=#", "{}<=#", "#<={}<=#")
+    ),
+    *AREA_AIMS,
+    "f#",
+    "f1",
+)
 OTHER_NAMES = {
     "averageprecision": "aucpr",
     "ap": "aucpr",
@@ -40,13 +37,11 @@ OTHER_NAMES = {
     "rocauc": "aucroc",
     "auroc": "aucroc",
     "auc": "aucroc",
-    "fbeta": "f1",
-    "fscore": "f1",
-    "fmeasure": "f1",
-    "macrof#": "f1",
-    "microf#": "f1",
+    **dict.fromkeys(("fbeta", "fscore", "fmeasure"), "f1"),
+    **dict.fromkeys(("fbeta#", "f#score", "f#measure", "macrof#", "microf#", "f#macro", "f#micro"), "f#"),
 }
-SHORT_NAMES = {r"\br@p": "recall@precision", r"\bp@r": "precision@recall"}
+SHORT_NAMES = {r"\br@p(?![a-z])": "recall@precision", r"\bp@r(?![a-z])": "precision@recall"}
+EXAMPLES = "'recall@precision>=0.9', 'tpr@fpr<=0.01', 'aucpr', 'aucroc[fpr<=0.1]', 'f1'"
 
 
 def aim(text: str | Aim) -> Aim:
@@ -61,7 +56,7 @@ def aim(text: str | Aim) -> Aim:
 
     Example:
         >>> aim("recall@precision>=0.9")
-        RecallAtPrecision(min_precision=0.9, band=None, num_anchors=5)
+        RecallAtPrecision(min_precision=0.9, band=None, num_anchors=None)
         >>> str(aim("AUCROC [fpr <= 0.10]"))
         'aucroc[fpr<=0.1]'
     """
@@ -86,8 +81,7 @@ def aim(text: str | Aim) -> Aim:
             raise ValueError(f"{name} must be a {kind}, got {value!r}") from None
     record = _read(head, options)
     if record is None:
-        suggestion = "; ".join([_nearest(head), *parts])
-        raise ValueError(f"aim must be a known aim, got {text!r}; did you mean {suggestion!r}?")
+        raise ValueError(_suggestion(text, head, parts))
     return record
 
 
@@ -113,9 +107,11 @@ def _read(head: str, options: dict) -> Aim | None:
 
 
 def _build(kind: type, arguments: tuple, options: dict) -> Aim:
-    unknown = [name for name in options if name not in kind.__dataclass_fields__]
-    if unknown:
-        raise ValueError(f"{kind.__name__} has no option {unknown[0]!r}")
+    known = [f"{name}=" for name in OPTIONS if name in kind.__dataclass_fields__]
+    for name in options:
+        if name in OPTIONS and f"{name}=" not in known:
+            must = f"be one of {', '.join(known)}" if known else "be left out"
+            raise ValueError(f"an option of {kind.__name__} must {must}, got '{name}='")
     return kind(*arguments, **options)
 
 
@@ -125,20 +121,36 @@ def _target(text: str) -> Target:
     return float(text)
 
 
-def _nearest(head: str) -> str:
-    head = re.sub(rf"({NUMBER})%", lambda percent: f"{float(percent[1]) / 100:g}", head)
+def _suggestion(text: str, head: str, parts: list[str]) -> str:
+    head, *more = re.sub(rf"[,(]*({'|'.join(OPTIONS)})=", r";\1=", head).split(";")
+    nearest = _nearest(head)
+    if nearest is None:
+        return f"aim must be a text such as {EXAMPLES}, got {text!r}"
+    meant = "; ".join([nearest, *(part.rstrip("),") for part in more), *parts])
+    try:
+        return f"aim must be a known aim, got {text!r}; did you mean {str(aim(meant))!r}?"
+    except ValueError as error:  # a suggestion must itself be an aim
+        return f"aim must be a known aim, got {text!r}; read as {meant!r}, {error}"
+
+
+def _nearest(head: str) -> str | None:
+    """The spelling nearest to a head that is no aim, with all of its numbers and no other; None if all are far."""
+    head = re.sub(rf"({NUMBER})%", lambda percent: f"{float(percent[1]) / 100:.12g}", head)
+    head = re.sub(rf"\(({NUMBER})\)", r"\1", head)
     for short, name in SHORT_NAMES.items():
         head = re.sub(short, name, head)
-    numbers = re.findall(NUMBER, head)
-    skeleton = re.sub(NUMBER, "#", head)
-    bare = re.sub(r"[^a-z#]", "", skeleton)
-    if bare in OTHER_NAMES:
-        return OTHER_NAMES[bare]
-    nearest = get_close_matches(skeleton, SPELLINGS, n=1, cutoff=0)[0]
-    filled = nearest
-    for number in numbers[: nearest.count("#")]:
-        filled = filled.replace("#", number, 1)
-    try:
-        return filled if "#" not in filled and _read(filled, {}) else SPELLINGS[nearest]
-    except ValueError:  # a suggestion must itself be a valid aim
-        return SPELLINGS[nearest]
+    numbers = re.findall(TARGET, head)
+    skeleton = re.sub(r"=?([<>])=?", r"\1=", re.sub(TARGET, "#", head))
+    # 0.8<=precision is precision>=0.8, and 0.1>=fpr>=0.01 is 0.01<=fpr<=0.1
+    skeleton = re.sub(r"#([<>])=([a-z]+)(?!.*#)", lambda end: f"{end[2]}{'<>'[end[1] == '<']}=#", skeleton)
+    if re.search("#>=[a-z]+>=#", skeleton):
+        numbers, skeleton = numbers[::-1], skeleton.replace(">=", "<=")
+    name, bracket, rest = skeleton.partition("[")
+    skeleton = OTHER_NAMES.get(re.sub("[^a-z#]", "", name), name) + bracket + rest
+    candidates = [spelling for spelling in SPELLINGS if spelling.count("#") == len(numbers)]
+    # Recall and the true-positive rate are one, so first both are called recall.
+    for old, new in (("tpr", "recall"), ("", "")):
+        spelt = {spelling.replace(old, new): spelling for spelling in candidates}
+        if matches := get_close_matches(skeleton.replace(old, new), spelt, n=1, cutoff=0.8):
+            return re.sub("#", lambda _: numbers.pop(0), spelt[matches[0]])
+    return None

@@ -213,7 +213,7 @@ class PointAim(Aim):
     """An aim at one target, its first field, optionally trained on a band of anchors around it."""
 
     band: float | None
-    num_anchors: int
+    num_anchors: int | None
     text: ClassVar[str]
     exact: ClassVar[Callable[..., metrics.AtThreshold]]
     table: ClassVar[Callable[[Tensor, Tensor, Tensor], Anchors]]
@@ -226,13 +226,13 @@ class PointAim(Aim):
 
     @property
     def anchor_count(self) -> int:
-        return 1 if self.band is None else self.num_anchors
+        return 1 if self.band is None else self.num_anchors or 5
 
     def anchors(self, priors: Tensor, rates: Rates) -> Anchors:
         target = as_row(self.target, priors)
         slack = 1 - target if self.strict_at_one else target
         if self.band is not None:
-            exponents = torch.linspace(1, -1, self.num_anchors, dtype=priors.dtype, device=priors.device)
+            exponents = torch.linspace(1, -1, self.anchor_count, dtype=priors.dtype, device=priors.device)
             slack = slack * (self.band**exponents).unsqueeze(1)
         return type(self).table(slack, as_row(1 / self.anchor_count, priors), priors)
 
@@ -245,10 +245,11 @@ class PointAim(Aim):
     def __post_init__(self):
         name = target_field(self)
         checks.targets(name, self.target)
-        checks.whole_number("num_anchors", self.num_anchors, at_least=1)
+        if self.num_anchors is not None:
+            checks.rule(self.band is not None, "num_anchors", "must be left out without a band", self.num_anchors)
+            checks.whole_number("num_anchors", self.num_anchors, at_least=2)
         if self.band is not None:
             checks.positive_number("band", self.band, above=1)
-            checks.rule(self.num_anchors > 1, "num_anchors", "must be at least 2 with a band", self.num_anchors)
             for value in checks.as_tuple(name, self.target):
                 slack = 1 - value if self.strict_at_one else value
                 checks.rule(slack * self.band < 1, "band", f"must keep all anchors around {value} in (0, 1)", self.band)
@@ -270,7 +271,7 @@ class RecallAtPrecision(PointAim):
         min_precision: in (0, 1); a tuple gives one per label.
         band: train on `num_anchors` precisions around it, whose slack (1 - precision) runs from `band` times to
             1/`band` of the target's: `band=2` around 0.9 is 0.8 to 0.95. None trains at the target alone.
-        num_anchors: number of anchors in the band.
+        num_anchors: number of anchors in the band, 5 if None; only with a band.
 
     Example:
         >>> str(RecallAtPrecision(0.9, band=2))
@@ -279,7 +280,7 @@ class RecallAtPrecision(PointAim):
 
     min_precision: Target
     band: float | None = None
-    num_anchors: int = 5
+    num_anchors: int | None = None
 
     text: ClassVar[str] = "recall@precision>="
     exact: ClassVar = staticmethod(metrics.recall_at_precision)
@@ -292,7 +293,7 @@ class PrecisionAtRecall(PointAim):
 
     min_recall: Target
     band: float | None = None
-    num_anchors: int = 5
+    num_anchors: int | None = None
 
     text: ClassVar[str] = "precision@recall>="
     exact: ClassVar = staticmethod(metrics.precision_at_recall)
@@ -305,7 +306,7 @@ class TPRAtFPR(PointAim):
 
     max_fpr: Target
     band: float | None = None
-    num_anchors: int = 5
+    num_anchors: int | None = None
 
     text: ClassVar[str] = "tpr@fpr<="
     exact: ClassVar = staticmethod(metrics.tpr_at_fpr)
@@ -319,7 +320,7 @@ class FPRAtTPR(PointAim):
 
     min_tpr: Target
     band: float | None = None
-    num_anchors: int = 5
+    num_anchors: int | None = None
 
     text: ClassVar[str] = "fpr@tpr>="
     exact: ClassVar = staticmethod(metrics.fpr_at_tpr)
@@ -367,8 +368,10 @@ class AUCPR(AreaAim):
         self.check_area(
             ("precision", self.min_precision, self.max_precision), ("recall", self.min_recall, self.max_recall)
         )
-        if self._over_recall and (self.min_precision is not None or self.max_precision is not None):
-            raise ValueError("AUCPR takes a range of precision or a range of recall, got both")
+        names = ("min_precision", "max_precision", "min_recall", "max_recall")
+        given = [name for name in names if getattr(self, name) is not None]
+        one_axis = len({name[4:] for name in given}) < 2
+        checks.rule(one_axis, "AUCPR", "must have a range of precision or a range of recall", " and ".join(given))
 
     @property
     def _over_recall(self) -> bool:

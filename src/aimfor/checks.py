@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -182,19 +183,25 @@ def yes_or_no(name: str, value: Any) -> None:
 
 
 def target_range(axis: str, low: Any, high: Any) -> None:
-    """Check the ends of a range inside [0, 1], either of which may be None; the range must have a width."""
+    """Check the ends of a range inside [0, 1], either of which may be None; float32 must see a width."""
     lows, highs = (
         as_tuple(f"min_{axis}", 0.0 if low is None else low),
         as_tuple(f"max_{axis}", 1.0 if high is None else high),
     )
     for name, ends in ((f"min_{axis}", lows), (f"max_{axis}", highs)):
         for end in ends:
-            in_range(name, end, 0, 1)
+            if in_range(name, end, 0, 1) not in (0, 1):
+                away_from_ends(name, end)
     if 1 < len(lows) != len(highs) > 1:
         raise ValueError(f"min_{axis} and max_{axis} must have as many entries, got {len(lows)} and {len(highs)}")
     count = max(len(lows), len(highs))
     for start, end in zip(lows * (count // len(lows)), highs * (count // len(highs)), strict=True):
-        rule(start < end, f"min_{axis}", f"must be below max_{axis}", f"{start} and {end}")
+        if end - start >= 1e-6 - 1e-12:  # the second number is for 0.300001 - 0.3 and its like
+            continue
+        by = " by at least 1e-06" if start < end else ""
+        rule(low is not None, f"max_{axis}", f"must be above 0{by}", end)
+        rule(high is not None, f"min_{axis}", f"must be below 1{by}", start)
+        raise ValueError(f"min_{axis} must be below max_{axis}{by}, got {start} and {end}")
 
 
 def as_tuple(name: str, value: Any) -> tuple:
@@ -202,4 +209,14 @@ def as_tuple(name: str, value: Any) -> tuple:
     if isinstance(value, tuple):
         rule(len(value) > 0, name, "must have at least one entry", value)
         return value
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number or a tuple of numbers, got {value!r}")
     return (value,)
+
+
+def callers_level() -> int:
+    """The level, for a warning, of the first frame that is neither of this package nor of torch."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("aimfor", "torch"):
+        frame, level = frame.f_back, level + 1
+    return level

@@ -1,7 +1,6 @@
 """Weigh: the loss. Scores and labels in; one scalar to differentiate out, its own state learned on the way."""
 
 import itertools
-import sys
 import warnings
 import weakref
 from typing import NamedTuple
@@ -372,7 +371,7 @@ class Loss(nn.Module):
                 f"the {kind} constraint of {str(self.aim)!r} looks infeasible for {self._named(stuck)}: it stays "
                 f"broken however much it weighs; try {', '.join([*ways, 'an area such as aucpr', 'a milder target'])}",
                 InfeasibleConstraintWarning,
-                stacklevel=_callers_level(),
+                stacklevel=checks.callers_level(),
             )
 
     def _warn_of_vacuous(self, anchors: Anchors) -> None:
@@ -386,7 +385,7 @@ class Loss(nn.Module):
                 f"{str(self.aim)!r} asks nothing of {self._named(vacuous)}: their share of positives is above the "
                 "range of precision, so every threshold is; they do not train",
                 VacuousRangeWarning,
-                stacklevel=_callers_level(),
+                stacklevel=checks.callers_level(),
             )
 
     def _named(self, labels: Tensor) -> str:
@@ -513,14 +512,6 @@ class _Native:
 
     def count(self, census: Tensor, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor) -> Counts:
         return self.prepared.count(census, anchors, self.rules)
-
-
-def _callers_level() -> int:
-    """The level, for a warning, of the first frame that is neither of this package nor of torch."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("aimfor", "torch"):
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 def _reduced(reduce, counts: Counts) -> tuple[Sums, Tensor]:

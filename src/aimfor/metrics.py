@@ -508,6 +508,5 @@ def _each_column(
             missing.append(column)
     if missing:
         message = f"{name} does not exist in column {', '.join(map(str, missing))} of y_true and is nan there"
-        # Three levels up is the line that called the metric's public function.
-        warnings.warn(message, UndefinedMetricWarning, stacklevel=4)
+        warnings.warn(message, UndefinedMetricWarning, stacklevel=checks.callers_level())
     return results
