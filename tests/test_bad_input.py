@@ -111,8 +111,13 @@ def test_bad_batches(num_labels, scores, labels, extra, error, message):
 )
 def test_bad_classes(labels, error, message):
     loss = aimfor.Loss("aucpr", num_labels=3, multiclass=True)
-    with pytest.raises(error, match=message):
+    loss(torch.randn(6, 3), torch.arange(6) % 3)
+    before = copy.deepcopy(loss.state_dict())
+    with pytest.raises(error, match=message) as caught:
         loss(torch.randn(6, 3), labels)
+    assert "\n" not in str(caught.value)
+    for name, tensor in loss.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
 
 
 @pytest.mark.parametrize(
