@@ -343,7 +343,7 @@ class Watched(TorchDispatchMode):
 
 @pytest.mark.parametrize("engine", ["plain", *FAST])
 def test_the_dense_target_is_never_built(engine, monkeypatch):
-    """Of sparse labels: nothing is as large as the scores but their gradient. The plain engine shows that it is seen."""
+    """Nothing is as large as the scores but their gradient; the plain engine, which builds it, shows what is seen."""
     scores, y = batch(200, 5000, share=0.001)
     assert scores.numel() > 2 * fused.CPU_PIECE
     labels = in_form(y, "csr")

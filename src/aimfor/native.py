@@ -76,13 +76,6 @@ BUFFERS = (
     "fruitless_steps",
 )
 _State = c_int64 * len(BUFFERS)
-# Of each buffer its type, and its length as a multiple of L and of K L.
-BUFFER_FORMS = dict.fromkeys(BUFFERS, (torch.float32, 0, 1)) | {
-    "class_weight": (torch.float32, 2, 0),
-    "steps": (torch.int64, 1, 0),
-    "rates": (torch.float32, 0, 4),
-    **dict.fromkeys(("positives", "score_mean", "score_variance"), (torch.float32, 1, 0)),
-}
 
 
 class Rules(Structure):
@@ -306,20 +299,29 @@ def _state(state: State, num_labels: int) -> ctypes.Array:
     shape = state.thresholds.shape
     if len(shape) != 2 or shape[1] != num_labels:
         raise TypeError(f"state.thresholds must have shape [K, {num_labels}], got {list(shape)}")
-    per_anchor = shape[0] * num_labels
-    for name, (dtype, labels, anchors) in BUFFER_FORMS.items():
+    for name, dtype, size in _forms(*shape):
         buffer = buffers[name]
         # A module may be cast, moved or loaded in ways that it does not see, and the library writes here.
         if (
             buffer is None
             or buffer.dtype is not dtype
+            or buffer.numel() != size
             or not buffer.is_cpu
             or not buffer.is_contiguous()
-            or buffer.numel() != labels * num_labels + anchors * per_anchor
         ):
-            raise TypeError(_wrong_form(name, dtype, labels * num_labels + anchors * per_anchor, buffer))
+            raise TypeError(_wrong_form(name, dtype, size, buffer))
         pointers.append(buffer.data_ptr())
     return _State(*pointers)
+
+
+@lru_cache(maxsize=64)
+def _forms(anchors: int, labels: int) -> tuple[tuple[str, torch.dtype, int], ...]:
+    """Name, type and number of entries of each buffer."""
+    per_label = dict.fromkeys(("steps", "positives", "score_mean", "score_variance"), labels)
+    sizes = per_label | {"class_weight": 2 * labels, "rates": 4 * anchors * labels}
+    return tuple(
+        (name, torch.int64 if name == "steps" else torch.float32, sizes.get(name, anchors * labels)) for name in BUFFERS
+    )
 
 
 def _wrong_form(name: str, dtype: torch.dtype, size: int, buffer: Tensor | None) -> str:
