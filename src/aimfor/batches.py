@@ -167,9 +167,10 @@ def _whole_numbers(row: Sequence[int] | Tensor, num_labels: int) -> Tensor:
     except (TypeError, ValueError, RuntimeError):  # texts, lists in lists, numbers beyond 64 bits
         raise TypeError(f"{must}, got {row!r}") from None
     if tensor.ndim != 1:
-        raise TypeError(f"{must}, a list for each row, got {row!r}")
+        raise TypeError(f"{must}, a list for each row, got shape {tuple(tensor.shape)}")
     if len(tensor) and (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool):
-        raise TypeError(f"{must}, got {tensor[0].item()} of {tensor.dtype}")
+        first = tensor[0].item()
+        raise TypeError(f"{must}, got {first if isinstance(first, bool) else format(first, 'g')} of {tensor.dtype}")
     return tensor.long()
 
 
