@@ -6,7 +6,9 @@ import pytest
 import torch
 
 import aimfor
+from aimfor import engines, native
 
+NATIVE = pytest.param("native", marks=pytest.mark.skipif(native.problem() is not None, reason=str(native.problem())))
 NAN, INF = float("nan"), float("inf")
 SCORES = torch.linspace(-1, 1, 6)
 LABELS = torch.tensor([1.0, 0, 1, 0, 1, 0])
@@ -18,6 +20,13 @@ def with_entry(tensor: torch.Tensor, value: float) -> torch.Tensor:
     changed = tensor.clone()
     changed.view(-1)[3] = value
     return changed
+
+
+def imaginary(tensor: torch.Tensor) -> torch.Tensor:
+    """Minus the tensor, of which torch has turned only a bit that says so."""
+    turned = torch.complex(tensor, tensor).conj().imag
+    assert turned.is_neg()
+    return turned
 
 
 CALLS = [
@@ -74,6 +83,27 @@ CALLS = [
     (1, SCORES, LABELS, {"weights": with_entry(LABELS, NAN)}, ValueError, "weights must be 0 or between .*got nan"),
     (1, SCORES, LABELS, {"weights": 1e-40 * torch.ones(6)}, ValueError, "weights must be 0 or between 1e-25 and 1e"),
     (1, SCORES, LABELS, {"weights": 1e60 * torch.ones(6).double()}, ValueError, r"weights must be 0 .*got 1e\+60"),
+    (1, SCORES, LABELS, {"weights": with_entry(LABELS, INF).half()}, ValueError, "weights must be 0 or .*got inf"),
+    (1, SCORES.half(), LABELS, {"weights": with_entry(LABELS, INF).half()}, ValueError, "weights must be .*got inf"),
+    (1, SCORES, LABELS, {"weights": with_entry(LABELS, INF).bfloat16()}, ValueError, "weights must be 0 or .*got inf"),
+    (1, SCORES, LABELS, {"weights": with_entry(LABELS, -1.0).half()}, ValueError, "weights must be 0 or .*got -1.0"),
+    (1, with_entry(SCORES, INF).half(), LABELS, {}, ValueError, "scores must be finite .*got inf"),
+    (1, with_entry(SCORES, -INF).half(), LABELS, {"weights": LABELS + 1}, ValueError, "scores must be .*got -inf"),
+    (1, SCORES, with_entry(LABELS, 2.0).long(), {}, ValueError, "labels must be 0 or 1 in every entry, got 2$"),
+    (1, SCORES, with_entry(LABELS.double(), 1 + 1e-12), {}, ValueError, "labels must be .*got 1.000000000001$"),
+    (2, WIDE, with_entry(WIDE_LABELS.double(), 1e-60), {}, ValueError, "labels must be .*got 1e-60$"),
+    (1, SCORES, -2 * imaginary(LABELS), {}, ValueError, "labels must be 0 or 1 in every entry, got 2.0"),
+    (1, SCORES, LABELS, {"weights": imaginary(LABELS)}, ValueError, "weights must be 0 or between .*got -1.0"),
+    (1, SCORES.to(torch.float8_e4m3fn), LABELS, {}, TypeError, "scores must be .* 16 bits .*got torch.float8_e4m3fn"),
+    (1, SCORES, LABELS.to(torch.float8_e5m2), {}, TypeError, "labels must be .* 16 bits .*got torch.float8_e5m2"),
+    (
+        1,
+        SCORES,
+        LABELS,
+        {"weights": LABELS.to(torch.float8_e5m2)},
+        TypeError,
+        "weights must be .* 16 bits .*got torch.float8_e5m2",
+    ),
     (1, SCORES, LABELS * 1j, {}, TypeError, "labels must be real, got torch.complex64"),
     (1, SCORES, LABELS, {"weights": torch.ones(5)}, ValueError, r"weights must have shape \(6,\), got \(5,\)"),
     (1, SCORES, LABELS, {"weights": torch.ones(6, 1)}, ValueError, r"weights must have shape \(6,\), got \(6, 1\)"),
@@ -83,8 +113,10 @@ CALLS = [
 ]
 
 
+@pytest.mark.parametrize("engine", ["plain", "fused", NATIVE])
 @pytest.mark.parametrize(("num_labels", "scores", "labels", "extra", "error", "message"), CALLS)
-def test_bad_batches(num_labels, scores, labels, extra, error, message):
+def test_bad_batches(engine, num_labels, scores, labels, extra, error, message, monkeypatch):
+    monkeypatch.setenv(engines.SETTING, engine)
     loss = aimfor.Loss("aucpr", num_labels=num_labels)
     good = (SCORES, LABELS) if num_labels == 1 else (torch.randn(6, num_labels), torch.eye(num_labels).repeat(3, 1)[:6])
     loss(*good)
@@ -94,6 +126,85 @@ def test_bad_batches(num_labels, scores, labels, extra, error, message):
     assert "\n" not in str(caught.value)
     for name, tensor in loss.state_dict().items():
         assert torch.equal(tensor, before[name]), name
+
+
+@pytest.mark.skipif(native.problem() is not None, reason=str(native.problem()))
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("thresholds", torch.Tensor.bfloat16, "float32, contiguous and on the CPU, got torch.bfloat16"),
+        ("rates", torch.Tensor.half, "float32, contiguous and on the CPU, got torch.float16"),
+        ("steps", torch.Tensor.int, "int64, contiguous and on the CPU, got torch.int32"),
+        ("class_weight", lambda tensor: tensor.to("meta"), r"float32, contiguous and on the CPU, got .* on meta"),
+        ("multipliers", lambda tensor: tensor.t().contiguous().t(), r"float32, contiguous .*, got strides \(1, "),
+    ],
+)
+def test_a_state_that_the_library_cannot_use(name, change, message, monkeypatch):
+    monkeypatch.setenv(engines.SETTING, "native")
+    loss = aimfor.Loss("aucpr", num_labels=2)
+    loss(WIDE, WIDE_LABELS)
+    setattr(loss.state, name, change(getattr(loss.state, name)))
+    with pytest.raises(TypeError, match=f"^state.{name} must be {message}"):
+        loss(WIDE, WIDE_LABELS)
+
+
+@pytest.mark.skipif(native.problem() is not None, reason=str(native.problem()))
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("thresholds", r"state.thresholds must have shape \[K, 2\], got \[10, 1\]"),
+        ("score_mean", "state.score_mean must have 2 entries, got 1"),
+    ],
+)
+def test_a_state_of_another_size(name, message, monkeypatch):
+    monkeypatch.setenv(engines.SETTING, "native")
+    loss = aimfor.Loss("aucpr; num_anchors=10", num_labels=2)
+    setattr(loss.state, name, getattr(loss.state, name)[..., :1].contiguous())
+    with pytest.raises(TypeError, match=message):
+        loss(WIDE, WIDE_LABELS)
+
+
+@pytest.mark.skipif(native.problem() is not None, reason=str(native.problem()))
+def test_a_loaded_state_of_half_precision(monkeypatch):
+    monkeypatch.setenv(engines.SETTING, "native")
+    loss = aimfor.Loss("aucpr", num_labels=2)
+    loss(WIDE, WIDE_LABELS)
+    half = {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in loss.state_dict().items()}
+    loss.load_state_dict(half, assign=True)
+    with pytest.raises(TypeError, match=r"must be float32, contiguous and on the CPU, got torch\.float16"):
+        loss(WIDE, WIDE_LABELS)
+
+
+@pytest.mark.parametrize("engine", ["plain", "fused", NATIVE])
+@pytest.mark.parametrize("scores", [torch.tensor([[0.0, INF]]), torch.tensor([[0.0, -INF]]), torch.tensor([[NAN, 0]])])
+def test_bad_scores_of_classes(engine, scores, monkeypatch):
+    monkeypatch.setenv(engines.SETTING, engine)
+    for kind in (torch.float16, torch.float32):
+        with pytest.raises(ValueError, match="scores must be finite"):
+            aimfor.Loss("aucpr", num_labels=2, multiclass=True)(scores.to(kind), torch.tensor([1]))
+
+
+@pytest.mark.parametrize(
+    ("rows", "error", "message"),
+    [
+        ([[0], [3]], ValueError, r"rows must hold whole numbers in 0\.\.2, got 3"),
+        ([[0], [-1]], ValueError, r"rows must hold whole numbers in 0\.\.2, got -1"),
+        ([[1.7], [2.99]], TypeError, r"rows must hold whole numbers in 0\.\.2, got 1\.7 of torch.float32"),
+        ([[0], torch.tensor([1.0])], TypeError, r"rows must hold whole numbers in 0\.\.2, got 1 of torch.float32"),
+        ([[True, False]], TypeError, r"rows must hold whole numbers in 0\.\.2, got True of torch.bool"),
+        (["ab"], TypeError, r"rows must hold whole numbers in 0\.\.2, got 'ab'"),
+        ([["a"]], TypeError, r"rows must hold whole numbers in 0\.\.2, got \['a'\]"),
+        ([None], TypeError, r"rows must hold whole numbers in 0\.\.2, got None"),
+        ([[2**70]], TypeError, r"rows must hold whole numbers in 0\.\.2, got \[1180591620717411303424\]"),
+        ([0, 1], TypeError, r"rows must hold whole numbers in 0\.\.2, a list for each row, got shape \(\)"),
+        ([[[0, 1]]], TypeError, r"rows must hold whole numbers in 0\.\.2, a list for each row, got shape \(1, 2\)"),
+        ([], ValueError, "rows must have at least one row, got 0"),
+    ],
+)
+def test_bad_sparse_labels(rows, error, message):
+    with pytest.raises(error, match=message) as caught:
+        aimfor.sparse_labels(rows, 3)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

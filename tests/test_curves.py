@@ -103,3 +103,18 @@ def test_arguments_are_not_modified():
     cumulate(labels, scores, weights)
     for array, copy in zip((labels, scores, weights), copies, strict=True):
         np.testing.assert_array_equal(array, copy)
+
+
+@pytest.mark.parametrize("size", [5e-324, 1e-300, 1e100, 1e300, 1.7e308])
+def test_the_size_of_weights_does_not_change_rates(size):
+    labels, scores = np.arange(1000) % 3 == 0, np.sin(np.arange(1000))
+    curve, expected = (cumulate(labels, scores, np.full(1000, one)) for one in (size, 1.0))
+    np.testing.assert_allclose(curve.precision, expected.precision, rtol=1e-15)
+    np.testing.assert_allclose(curve.recall, expected.recall, rtol=1e-15)
+    np.testing.assert_allclose(curve.fpr, expected.fpr, rtol=1e-15)
+    assert curve.num_positives + curve.num_negatives < np.inf
+
+
+def test_nothing_is_left_of_the_smallest_weights_beside_the_largest():
+    curve = cumulate(np.array([True, False, True]), np.array([3.0, 2.0, 1.0]), np.array([5e-324, 1e308, 1e308]))
+    np.testing.assert_allclose(curve.precision, [0.0, 0.5])

@@ -36,6 +36,20 @@ def test_equals_the_sum_over_pairs(surrogate):
         )
 
 
+@pytest.mark.parametrize("size", [1e-25, 1e-18, 1e-3, 1e19, 1e25])
+@pytest.mark.parametrize("of", ["both", "positives", "negatives"])
+def test_the_size_of_weights_changes_nothing(size, of):
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(30, 2, generator=generator, requires_grad=True)
+    labels = torch.rand(30, 2, generator=generator) < 0.3
+    sized = {"both": torch.ones_like(labels), "positives": labels, "negatives": ~labels}[of]
+    value, expected = (
+        aimfor.pairwise_auc_loss(scores, labels, weights=torch.where(sized, one, 1.0)) for one in (size, 1.0)
+    )
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(*(torch.autograd.grad(one, scores)[0] for one in (value, expected)))
+
+
 def test_mask_is_absence():
     scores, labels = torch.randn(12), torch.tensor([1, 0, 0] * 4)
     kept = torch.arange(12) > 3
@@ -65,11 +79,17 @@ def test_no_tensor_of_all_pairs_and_labels(monkeypatch):
         ((torch.zeros(3), torch.zeros(3, 1)), ValueError, "labels must have the shape of scores"),
         ((torch.tensor([float("nan")]), torch.zeros(1)), ValueError, "scores must be finite"),
         (([0.0], torch.zeros(1)), TypeError, "scores must be a torch.Tensor"),
+        (
+            (torch.zeros(2), torch.tensor([0, 1]), torch.tensor([1.0, float("inf")]).half()),
+            ValueError,
+            "weights must be 0 or between 1e-25 and 1e\\+25 in every entry, got inf",
+        ),
     ],
 )
 def test_bad_input(arguments, error, message):
+    scores, labels, *weights = arguments
     with pytest.raises(error, match=message):
-        aimfor.pairwise_auc_loss(*arguments)
+        aimfor.pairwise_auc_loss(scores, labels, weights=weights[0] if weights else None)
 
 
 def test_a_tight_surrogate_is_refused():

@@ -1,11 +1,11 @@
 """Enter, for training: the tensors of a batch become one record, or one sentence on what is wrong with their form.
 
-Their values are checked by the pass that reads them anyway (see `bounds.entries`).
+Their values are checked by the pass that reads them anyway (see `bounds.entries`), by the rules that stand here.
 """
 
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
@@ -15,6 +15,12 @@ from aimfor.log_odds import log_odds
 
 # Sums over a batch, weighted by 1 / prior, must stay within float32.
 LARGEST = 1e25
+# What every entry that is looked at must be.
+RULES = {
+    "scores": f"finite and at most {LARGEST:g} in size",
+    "labels": "0 or 1",
+    "weights": f"0 or between {1 / LARGEST:g} and {LARGEST:g}",
+}
 
 
 class Positives(NamedTuple):
@@ -63,6 +69,8 @@ def training_batch(
             raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
         if value is not None and value.device != scores.device:
             raise ValueError(f"{name} must be on the device of scores, {scores.device}, got {value.device}")
+        if value is not None:
+            _check_type(name, value)
     _check_scores(scores, num_labels, multiclass)
     if mask is not None and mask.dtype != torch.bool:
         raise TypeError(f"mask must be of dtype torch.bool, got {mask.dtype}")
@@ -98,7 +106,7 @@ def sparse_labels(rows: Iterable[Sequence[int]], num_labels: int) -> Tensor:
                 [0., 1., 0.]])
     """
     checks.whole_number("num_labels", num_labels, at_least=1)
-    tensors = [torch.as_tensor(row, dtype=torch.long).unique() for row in rows]
+    tensors = [_whole_numbers(row, num_labels).unique() for row in rows]
     checks.rule(len(tensors) > 0, "rows", "must have at least one row", 0)
     columns = torch.cat(tensors)
     for column in (*columns[columns < 0][:1], *columns[columns >= num_labels][:1]):
@@ -110,6 +118,37 @@ def sparse_labels(rows: Iterable[Sequence[int]], num_labels: int) -> Tensor:
         return torch.sparse_csr_tensor(starts, columns, torch.ones(len(columns)), size, check_invariants=True)
 
 
+def refuse(name: str, value: object) -> NoReturn:
+    """Raise the ValueError of scores, labels or weights of which an entry breaks their rule."""
+    raise ValueError(f"{name} must be {RULES[name]} in every entry, got {value}")
+
+
+def every_entry(name: str, values: Tensor, valid: Tensor) -> None:
+    """Refuse a tensor with an entry that is not valid, naming the first."""
+    if not bool(valid.all()):
+        refuse(name, values[~valid][0].item())
+
+
+def valid_scores(scores: Tensor) -> None:
+    """Refuse scores that are not finite or too large to sum."""
+    low, high = (_comparable(end) for end in scores.aminmax())
+    if not bool((low >= -LARGEST) & (high <= LARGEST)):  # false where one is nan
+        every_entry("scores", scores, _comparable(scores).abs() <= LARGEST)
+
+
+def valid_weights(weights: Tensor, mask: Tensor | None) -> None:
+    """Refuse weights that are negative, not finite, or too large or small to sum, where they are looked at."""
+    values = _comparable(weights)
+    valid = (values == 0) | ((values >= 1 / LARGEST) & (values <= LARGEST))
+    valid = valid if mask is None else valid | ~mask
+    every_entry("weights", weights.expand_as(valid), valid)
+
+
+def _comparable(values: Tensor) -> Tensor:
+    """In at least float32: torch compares in the type of the tensor, and in float16 the largest number is inf."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
 def known_priors(priors: float | Sequence[float] | Tensor | None, num_labels: int) -> Tensor | None:
     """Known priors as `[L]`, each strictly between 0 and 1."""
     if priors is None:
@@ -118,6 +157,26 @@ def known_priors(priors: float | Sequence[float] | Tensor | None, num_labels: in
     for prior in row:
         checks.away_from_ends("priors", prior)
     return torch.tensor(row, dtype=torch.float32)
+
+
+def _whole_numbers(row: Sequence[int] | Tensor, num_labels: int) -> Tensor:
+    """The labels of one row."""
+    must = f"rows must hold whole numbers in 0..{num_labels - 1}"
+    try:
+        tensor = torch.as_tensor(row)
+    except (TypeError, ValueError, RuntimeError):  # texts, lists in lists, numbers beyond 64 bits
+        raise TypeError(f"{must}, got {row!r}") from None
+    if tensor.ndim != 1:
+        raise TypeError(f"{must}, a list for each row, got shape {tuple(tensor.shape)}")
+    if len(tensor) and (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool):
+        first = tensor[0].item()
+        raise TypeError(f"{must}, got {first if isinstance(first, bool) else format(first, 'g')} of {tensor.dtype}")
+    return tensor.long()
+
+
+def _check_type(name: str, value: Tensor) -> None:
+    if value.is_floating_point() and value.dtype.itemsize == 1:  # float8: torch stores it, and calculates nothing
+        raise TypeError(f"{name} must be of a type of at least 16 bits where it is floating point, got {value.dtype}")
 
 
 def _check_scores(scores: Tensor, num_labels: int, multiclass: bool) -> None:
@@ -166,7 +225,7 @@ def _positions(labels: Tensor) -> Positives:
         if bool((ones | (values == 0)).all()):  # zeros that are stored all the same
             kept = torch.cat([ones.new_zeros(1), ones]).cumsum(0)
             return Positives(kept[starts], columns[ones])
-        raise ValueError(f"labels must be 0 or 1 in every entry, got {values[~ones & (values != 0)][0].item()}")
+        every_entry("labels", values, ones | (values == 0))
     return Positives(starts, columns)
 
 
@@ -185,7 +244,7 @@ def _classes(scores: Tensor, labels: Tensor, weights: Tensor | None, mask: Tenso
     outside = (labels < 0) | (labels >= classes)
     if bool(outside.any()):
         raise ValueError(f"labels must be in 0..{classes - 1} in every entry, got {labels[outside][0].item()}")
-    checked(scores.detach())
+    valid_scores(scores.detach())
     starts = torch.arange(rows + 1, device=labels.device)
     # Half precision has too few digits to tell the odds of sure predictions apart.
     odds = log_odds(scores.to(torch.promote_types(scores.dtype, torch.float32)))
@@ -197,12 +256,3 @@ def _absent_rows(weights: Tensor | None, mask: Tensor | None) -> Tensor | None:
         return None
     parts = ([] if mask is None else [~mask]) + ([] if weights is None else [weights == 0])
     return torch.stack(torch.broadcast_tensors(*parts)).any(0).all(1)
-
-
-def checked(scores: Tensor) -> None:
-    """Refuse scores that are not finite or too large to sum."""
-    valid = scores.abs() <= LARGEST
-    if not bool(valid.all()):
-        raise ValueError(
-            f"scores must be finite and at most {LARGEST:g} in size in every entry, got {scores[~valid][0].item()}"
-        )

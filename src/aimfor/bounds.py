@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from aimfor.batches import LARGEST, Batch, Positives
+from aimfor.batches import Batch, Positives, every_entry, valid_scores, valid_weights
 from aimfor.surrogates import Surrogate
 
 
@@ -70,13 +70,13 @@ def entries(batch: Batch) -> Entries:
     weights = _entry_weights(batch.mask, batch.weights, scores)
     present = weights != 0
     scores = torch.where(present, scores, 0.0)
-    every_entry("scores", scores, scores.abs() <= LARGEST, f"finite and at most {LARGEST:g} in size")
+    valid_scores(scores)
     labels = batch.labels
     if isinstance(labels, Positives):
         labels = _dense(labels, scores)
     labels = torch.where(present, labels, 0)
     positive = labels == 1
-    every_entry("labels", labels, positive | (labels == 0), "0 or 1")
+    every_entry("labels", labels, positive | (labels == 0))
     return Entries(scores, weights * positive, weights * ~positive)
 
 
@@ -182,19 +182,6 @@ class _AttachedGradient(torch.autograd.Function):
         gradient, ctx.gradient = ctx.gradient, None
         one = factor.device.type == "cpu" and factor.item() == 1  # elsewhere, looking would make the device wait
         return None, (gradient if one else gradient.mul_(factor)).to(ctx.dtype), None
-
-
-def every_entry(name: str, values: Tensor, valid: Tensor, must: str) -> None:
-    """Refuse a tensor with an entry that is not valid, naming the first."""
-    if not bool(valid.all()):
-        raise ValueError(f"{name} must be {must} in every entry, got {values[~valid][0].item()}")
-
-
-def valid_weights(weights: Tensor, mask: Tensor | None) -> None:
-    """Refuse weights that are negative, not finite, or too large or small to sum, where they are looked at."""
-    valid = (weights == 0) | ((weights >= 1 / LARGEST) & (weights <= LARGEST))
-    valid = valid if mask is None else valid | ~mask
-    every_entry("weights", weights.expand_as(valid), valid, f"0 or between {1 / LARGEST:g} and {LARGEST:g}")
 
 
 def _entry_weights(mask: Tensor | None, weights: Tensor | None, scores: Tensor) -> Tensor:

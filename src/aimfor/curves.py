@@ -59,13 +59,15 @@ def cumulate(labels: NDArray[np.bool_], scores: Array, weights: Array) -> Curve:
         weights: shape [n], >= 0; a row of weight 0 is as good as absent, and its score is no threshold.
 
     Returns:
-        The curve, with one entry per distinct score.
+        The curve, with one entry per distinct score. Where the largest weight is beyond 2^900 or below 2^-900, the
+        counts are in units of 2^100 or 2^-100.
 
     Example:
         >>> curve = cumulate(np.array([True, False, True]), np.array([2.0, 1.0, 1.0]), np.ones(3))
         >>> curve.thresholds, curve.tp, curve.fp
         (array([2., 1.]), array([1., 2.]), array([0., 1.]))
     """
+    weights = _within_reach(weights)
     present = np.flatnonzero(weights > 0)
     order = present[np.argsort(-scores[present], kind="stable")]
     labels, scores, weights = labels[order], scores[order], weights[order]
@@ -75,6 +77,15 @@ def cumulate(labels: NDArray[np.bool_], scores: Array, weights: Array) -> Curve:
     fp = _running_sum(np.where(labels, 0.0, weights))[last_of_tie]
     # The totals are the last cumulated sums, not sums of their own, so that recall and fpr end at exactly 1.
     return Curve(scores[last_of_tie], tp, fp, float(tp[-1]) if tp.size else 0.0, float(fp[-1]) if fp.size else 0.0)
+
+
+def _within_reach(weights: Array) -> Array:
+    # Sums of the largest floats overflow, and products of the smallest lose their digits. All rates are ratios, so the
+    # unit is free; a power of two rounds nothing but what is 1e-500 of the largest.
+    largest = float(weights.max(initial=0.0))
+    if largest > 2.0**900:
+        return weights * 2.0**-100
+    return weights * 2.0**100 if 0 < largest < 2.0**-900 else weights
 
 
 def _running_sum(weights: Array) -> Array:

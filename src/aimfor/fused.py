@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aimfor.batches import LARGEST, Batch, Positives
-from aimfor.bounds import Counts, Sums, every_entry, valid_weights
+from aimfor.batches import Batch, Positives, every_entry, valid_scores, valid_weights
+from aimfor.bounds import Counts, Sums
 from aimfor.surrogates import LEAK, Surrogate
 
 # Entries of a piece: on a CPU the few tensors of its size stay in cache, and calls still cost less than what they do;
@@ -86,9 +86,10 @@ def listed(batch: Batch) -> Batch:
             rows, columns = rows[present], columns[present]
     if isinstance(labels, Tensor):
         values = labels[rows, columns]
-        every_entry("labels", values, values == 1, "0 or 1")
-    elif len((rows * shape[1] + columns).unique()) < len(rows):
-        raise ValueError("labels must be 0 or 1 in every entry, got 2.0")
+        every_entry("labels", values, values == 1)
+    else:
+        times = (rows * shape[1] + columns).unique(return_counts=True)[1]
+        every_entry("labels", times, times == 1)
     starts = torch.cat([rows.new_zeros(1), torch.bincount(rows, minlength=shape[0])]).cumsum(0)
     return batch._replace(labels=Positives(starts, columns))
 
@@ -98,7 +99,7 @@ def census(batch: Batch) -> Tensor:
     scores = batch.scores.detach()
     weight, positive_weight, score_sum = sums = _zeros(batch, 3, scores.shape[1])
     if batch.weights is None and batch.mask is None:
-        _check(scores)
+        valid_scores(scores)
         weight += len(scores)
         torch.sum(scores, 0, dtype=sums.dtype, out=score_sum)
     else:
@@ -106,7 +107,7 @@ def census(batch: Batch) -> Tensor:
             values = scores[rows, labels].to(sums.dtype, copy=True)
             weights, absent = _weights(batch, rows, labels, sums.dtype)
             assert absent is not None
-            _check(values.masked_fill_(absent, 0.0))
+            valid_scores(values.masked_fill_(absent, 0.0))
             weights = (~absent).to(values) if weights is None else weights
             weight[labels] += weights.expand_as(values).sum(0)
             score_sum[labels] += values.mul_(weights).sum(0)
@@ -426,12 +427,6 @@ def _weights(batch: Batch, rows: slice, labels: slice, kind: torch.dtype) -> tup
     return weights, weights == 0
 
 
-def _check(scores: Tensor) -> None:
-    low, high = scores.aminmax()
-    if not bool((low >= -LARGEST) & (high <= LARGEST)):  # false where one is nan
-        every_entry("scores", scores, scores.abs() <= LARGEST, f"finite and at most {LARGEST:g} in size")
-
-
 def _by_label(batch: Batch) -> Tensor:
     """Positions of the ones of a listed batch, counted down the columns, in order."""
     assert isinstance(batch.labels, Positives)
@@ -444,7 +439,7 @@ def _by_label(batch: Batch) -> Tensor:
 def _not_zero(labels: Tensor) -> tuple[Tensor, Tensor]:
     """Positions of what is not 0."""
     if labels.device.type == "cpu" and labels.dtype != torch.bfloat16:
-        at = torch.from_numpy(np.flatnonzero(labels.numpy() != 0))
+        at = torch.from_numpy(np.flatnonzero(labels.resolve_neg().numpy() != 0))
         return at // labels.shape[1], at % labels.shape[1]
     rows, columns = labels.nonzero(as_tuple=True)
     return rows, columns

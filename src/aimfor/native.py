@@ -14,22 +14,18 @@ from torch import Tensor
 
 from aimfor import state as state_rules
 from aimfor.aims import Anchors
-from aimfor.batches import LARGEST, Batch, Positives
-from aimfor.bounds import Counts, Sums, valid_weights
+from aimfor.batches import LARGEST, Batch, Positives, refuse, valid_weights
+from aimfor.bounds import Counts, Sums
 from aimfor.state import State
 from aimfor.surrogates import LEAK, SURROGATES, Surrogate
 
 LIBRARY = Path(__file__).parent / "_native.so"
 
 SCORE_TYPES = {torch.float32: 0, torch.bfloat16: 1}
-LABEL_TYPES = {torch.float32: 1, torch.bool: 2, torch.uint8: 2, torch.int32: 3, torch.int64: 4}
-FAULTS = {
-    1: ("scores", f"finite and at most {LARGEST:g} in size in every entry"),
-    2: ("labels", "0 or 1 in every entry"),
-    3: ("weights", f"0 or between {1 / LARGEST:g} and {LARGEST:g} in every entry"),
-    4: ("labels", "at positions inside [B, L]"),
-    5: ("labels", "0 or 1 in every entry"),
-}
+LABEL_TYPES = {torch.float32: 1, torch.bool: 2, torch.uint8: 2, torch.int32: 3, torch.int64: 4, torch.float64: 5}
+# What the entry is of that breaks its rule; a position outside is a fault of its own.
+FAULTS = {1: "scores", 2: "labels", 3: "weights", 5: "labels"}
+OUTSIDE = 4
 
 
 class _Matrix(Structure):
@@ -132,8 +128,8 @@ class Prepared:
     """A batch and the state that learns from it, as the library reads them; keeps alive what pointers point at."""
 
     def __init__(self, batch: Batch, state: State):
-        self.thresholds, self.state_record = state.thresholds, _state(state)
-        scores = batch.scores.detach()
+        self.thresholds, self.state_record = state.thresholds, _state(state, batch.scores.shape[1])
+        scores = batch.scores.detach().resolve_neg()  # the library reads memory, where the sign has not been turned
         self.scores = scores if scores.dtype in SCORE_TYPES else scores.float()
         self.record = record = _Batch(
             rows=scores.shape[0],
@@ -152,12 +148,12 @@ class Prepared:
             record.starts, record.columns = self.starts.data_ptr(), self.columns.data_ptr()
             record.positions = len(self.columns)
         else:
-            self.labels = _of_readable_type(batch.labels)
+            self.labels = _of_readable_type(batch.labels.resolve_neg())
             record.label_values, record.label_type = _matrix(self.labels), LABEL_TYPES[self.labels.dtype]
         if batch.weights is not None:
             if batch.weights.dtype != torch.float32:
                 valid_weights(batch.weights, batch.mask)  # before it is rounded
-            self.weights = batch.weights.float()
+            self.weights = batch.weights.float().resolve_neg()
             record.weights = _matrix(self.weights)
         if batch.mask is not None:
             self.mask = batch.mask
@@ -168,10 +164,11 @@ class Prepared:
         fault = _Fault()
         census = torch.empty(3, self.scores.shape[1], dtype=torch.float32)
         _done(_library().aimfor_census(byref(self.record), census.data_ptr(), byref(fault)))
+        if fault.kind == OUTSIDE:
+            raise ValueError(f"labels must be at positions inside [B, L], got {int(fault.value)}")
         if fault.kind:
-            name, must = FAULTS[fault.kind]
-            value = int(fault.value) if fault.value == fault.value and not self._shown_as_float(name) else fault.value
-            raise ValueError(f"{name} must be {must}, got {value}")
+            name = FAULTS[fault.kind]
+            refuse(name, fault.value if self._shown_as_float(name) else int(fault.value))
         return census
 
     def _shown_as_float(self, name: str) -> bool:
@@ -213,7 +210,7 @@ class Prepared:
                 byref(self.record),
                 census.data_ptr(),
                 self.thresholds.shape[0],
-                _table(anchors),
+                _table(anchors, *self.thresholds.shape),
                 self.state_record,
                 byref(rules),
                 gradient.data_ptr(),
@@ -278,7 +275,7 @@ def _matrix(tensor: Tensor) -> _Matrix:
     return _Matrix(tensor.data_ptr(), row_stride if rows > 1 else 0, label_stride if columns > 1 else 0)
 
 
-def _table(anchors: Anchors) -> ctypes.Array:
+def _table(anchors: Anchors, anchor_count: int, num_labels: int) -> ctypes.Array:
     numbers = []
     for name in TABLE:
         entry = getattr(anchors, name)
@@ -286,21 +283,55 @@ def _table(anchors: Anchors) -> ctypes.Array:
             numbers += (0, 0, 0)
             continue
         (rows, labels), (anchor_stride, label_stride) = entry.shape, entry.stride()
-        # What the library cannot see for itself, and would read as other numbers.
-        assert entry.dtype is torch.float32
-        assert labels == 1 or label_stride <= 1
+        # What the library cannot see for itself, and would read as other numbers or beyond the end.
+        fits = rows in (1, anchor_count) and labels in (1, num_labels) and (labels == 1 or label_stride <= 1)
+        if entry.dtype is not torch.float32 or not fits or not entry.is_cpu:
+            raise TypeError(
+                f"{name} must be float32, [{anchor_count}, {num_labels}] with labels side by side and on the CPU, got "
+                f"{entry.dtype}, {list(entry.shape)} with strides {entry.stride()} on {entry.device}"
+            )
         numbers += (entry.data_ptr(), anchor_stride if rows > 1 else 0, label_stride if labels > 1 else 0)
     return _Table(*numbers)
 
 
-def _state(state: State) -> ctypes.Array:
-    pointers = []
-    for name in BUFFERS:
-        buffer = state._buffers[name]
-        assert buffer is not None
-        assert buffer.is_contiguous()
+def _state(state: State, num_labels: int) -> ctypes.Array:
+    buffers, pointers = state._buffers, []
+    shape = state.thresholds.shape
+    if len(shape) != 2 or shape[1] != num_labels:
+        raise TypeError(f"state.thresholds must have shape [K, {num_labels}], got {list(shape)}")
+    for name, dtype, size in _forms(*shape):
+        buffer = buffers[name]
+        # A module may be cast, moved or loaded in ways that it does not see, and the library writes here.
+        if (
+            buffer is None
+            or buffer.dtype is not dtype
+            or buffer.numel() != size
+            or not buffer.is_cpu
+            or not buffer.is_contiguous()
+        ):
+            raise TypeError(_wrong_form(name, dtype, size, buffer))
         pointers.append(buffer.data_ptr())
     return _State(*pointers)
+
+
+@lru_cache(maxsize=64)
+def _forms(anchors: int, labels: int) -> tuple[tuple[str, torch.dtype, int], ...]:
+    """Name, type and number of entries of each buffer."""
+    per_label = dict.fromkeys(("steps", "positives", "score_mean", "score_variance"), labels)
+    sizes = per_label | {"class_weight": 2 * labels, "rates": 4 * anchors * labels}
+    return tuple(
+        (name, torch.int64 if name == "steps" else torch.float32, sizes.get(name, anchors * labels)) for name in BUFFERS
+    )
+
+
+def _wrong_form(name: str, dtype: torch.dtype, size: int, buffer: Tensor | None) -> str:
+    """The sentence on a buffer that the library cannot use."""
+    if buffer is None:
+        return f"state.{name} must be a tensor, got None"
+    if buffer.dtype is dtype and buffer.is_cpu and buffer.is_contiguous():
+        return f"state.{name} must have {size} entries, got {buffer.numel()}"
+    got = str(buffer.dtype) if buffer.dtype is not dtype else f"strides {buffer.stride()} on {buffer.device}"
+    return f"state.{name} must be {str(dtype).removeprefix('torch.')}, contiguous and on the CPU, got {got}"
 
 
 def _of_readable_type(labels: Tensor) -> Tensor:

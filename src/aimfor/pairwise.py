@@ -5,7 +5,7 @@ from torch import Tensor
 
 from aimfor import checks
 from aimfor.batches import training_batch
-from aimfor.bounds import attach_gradient, entries, sums_and_gradient
+from aimfor.bounds import Entries, attach_gradient, entries, sums_and_gradient
 from aimfor.surrogates import SURROGATES
 
 
@@ -40,13 +40,19 @@ def pairwise_auc_loss(
     num_labels = scores.shape[1] if isinstance(scores, Tensor) and scores.ndim == 2 else 1
     batch = training_batch(scores, labels, weights, mask, num_labels)
     with torch.no_grad():
-        checked = entries(batch)
-        positive_weight, negative_weight = checked.positive_weights.sum(0), checked.negative_weights.sum(0)
-        pair_weight = positive_weight * negative_weight * num_labels
-        costs = torch.where(pair_weight > 0, checked.positive_weights / pair_weight.clamp(min=1e-30), 0.0)
+        given = entries(batch)
+        # Each class by itself: products of weights and of their totals would leave float32.
+        checked = Entries(given.scores, _shares(given.positive_weights), _shares(given.negative_weights))
+        costs = checked.positive_weights / num_labels
         sums, gradient = sums_and_gradient(
             checked, checked.scores, torch.zeros_like(costs), costs, SURROGATES[surrogate]
         )
         value = (costs * sums.negative_loss).sum()
         gradient += costs * sums.negative_slope
     return attach_gradient(value, scores, gradient.view_as(scores).to(scores.dtype))
+
+
+def _shares(weights: Tensor) -> Tensor:
+    """Weights over their total in each label; 0 where there is none."""
+    total = weights.sum(0)
+    return weights / torch.where(total > 0, total, 1.0)

@@ -44,7 +44,14 @@ struct Fault {
 namespace aimfor {
 
 enum ScoreType : int32_t { FLOAT32 = 0, BFLOAT16 = 1 };
-enum LabelType : int32_t { SPARSE = 0, FLOAT_LABELS = 1, BYTE_LABELS = 2, INT32_LABELS = 3, INT64_LABELS = 4 };
+enum LabelType : int32_t {
+    SPARSE = 0,
+    FLOAT_LABELS = 1,
+    BYTE_LABELS = 2,
+    INT32_LABELS = 3,
+    INT64_LABELS = 4,
+    DOUBLE_LABELS = 5,
+};
 enum FaultKind : int32_t { NONE = 0, BAD_SCORE = 1, BAD_LABEL = 2, BAD_WEIGHT = 3, BAD_INDEX = 4, REPEATED = 5 };
 
 constexpr int TILE = 128;  // labels: so much of a row that it is worth going to where it lies
@@ -169,6 +176,7 @@ class Reader {
             case FLOAT_LABELS: return labels<float>(row, place, found, odd);
             case BYTE_LABELS: return labels<uint8_t>(row, place, found, odd);
             case INT32_LABELS: return labels<int32_t>(row, place, found, odd);
+            case DOUBLE_LABELS: return labels<double>(row, place, found, odd);
             default: return labels<int64_t>(row, place, found, odd);
         }
     }
@@ -178,6 +186,7 @@ class Reader {
             case FLOAT_LABELS: return *at<float>(batch.label_values, row, label);
             case BYTE_LABELS: return *at<uint8_t>(batch.label_values, row, label);
             case INT32_LABELS: return *at<int32_t>(batch.label_values, row, label);
+            case DOUBLE_LABELS: return *at<double>(batch.label_values, row, label);
             default: return static_cast<double>(*at<int64_t>(batch.label_values, row, label));
         }
     }

@@ -7,6 +7,7 @@ namespace aimfor {
 
 // Sparse labels as bits. They come from outside and may hold any numbers, so all are checked.
 inline void mark_positions(const Batch& batch, Fault* fault) {
+    const Reader reader(batch);
     std::fill_n(batch.positive, (batch.labels + WORD - 1) / WORD * batch.rows, 0u);
     for (int64_t row = 0; row < batch.rows; ++row) {
         const int64_t begin = batch.starts[row], end = batch.starts[row + 1];
@@ -21,7 +22,7 @@ inline void mark_positions(const Batch& batch, Fault* fault) {
                 return;
             }
             uint32_t& word = batch.positive[label / WORD * batch.rows + row];
-            if (word >> label % WORD & 1) *fault = {REPEATED, 2};
+            if (word >> label % WORD & 1 && reader.weight(row, label) != 0) *fault = {REPEATED, 2};
             word |= 1u << label % WORD;
         }
     }
