@@ -165,16 +165,6 @@ def test_a_state_of_another_size(name, message, monkeypatch):
 
 
 @pytest.mark.skipif(native.problem() is not None, reason=str(native.problem()))
-def test_a_loaded_state_of_half_precision(monkeypatch):
-    monkeypatch.setenv(engines.SETTING, "native")
-    loss = aimfor.Loss("aucpr", num_labels=2)
-    loss(WIDE, WIDE_LABELS)
-    half = {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in loss.state_dict().items()}
-    loss.load_state_dict(half, assign=True)
-    with pytest.raises(TypeError, match=r"must be float32, contiguous and on the CPU, got torch\.float16"):
-        loss(WIDE, WIDE_LABELS)
-
-
 @pytest.mark.parametrize("engine", ["plain", "fused", NATIVE])
 @pytest.mark.parametrize("scores", [torch.tensor([[0.0, INF]]), torch.tensor([[0.0, -INF]]), torch.tensor([[NAN, 0]])])
 def test_bad_scores_of_classes(engine, scores, monkeypatch):
