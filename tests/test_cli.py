@@ -27,7 +27,7 @@ def command(monkeypatch, capsys):
 @pytest.fixture
 def short(monkeypatch):
     """A demo of few steps; what it learns is no matter."""
-    for name, value in (("STEPS_OF_LINES", 3), ("STEPS_OF_DIGITS", 3), ("NUM_SPLITS", 2)):
+    for name, value in (("STEPS_OF_LINES", 3), ("STEPS_OF_DIGITS", 30), ("NUM_SPLITS", 2)):
         monkeypatch.setattr(demo, name, value)
 
 

@@ -12,8 +12,13 @@ from aimfor.aims import Rates
 from cases import written_out
 from relaxed import best_line, solve, solve_f_beta
 
-POINT_AND_AREA = ["recall@precision>=0.8", "precision@recall>=0.8", "tpr@fpr<=0.1", "aucpr[precision<=0.9]; num_anchors=5"]
-SEEDS = range(2)
+POINTS = [
+    "recall@precision>=0.8",
+    "precision@recall>=0.8",
+    "tpr@fpr<=0.1",
+    "aucpr[precision<=0.9]; num_anchors=5",
+]
+SEEDS = range(3)
 
 
 def two_clouds(seed: int, num_rows: int = 160, strays: int = 3) -> tuple[np.ndarray, np.ndarray]:
@@ -41,7 +46,7 @@ def relaxed_optimum(aim: aimfor.Aim, features: np.ndarray, labels: np.ndarray) -
     return optimum
 
 
-def train(aim: aimfor.Aim, problems: list[tuple[np.ndarray, np.ndarray]], steps: int = 3000):
+def train(aim: aimfor.Aim, problems: list[tuple[np.ndarray, np.ndarray]], steps: int = 5000):
     """Plain SGD with steps that decay to 0, each problem a label column of one loss.
 
     Returns:
@@ -59,7 +64,7 @@ def train(aim: aimfor.Aim, problems: list[tuple[np.ndarray, np.ndarray]], steps:
         left = 1 - step / steps
         loss.dual_rate, loss.threshold_rate = dual_rate * left, threshold_rate * left**2
         optimiser.zero_grad()
-        loss((inputs * weights).sum(2), targets).backward()
+        loss((inputs * weights).sum(2).float(), targets).backward()  # float32, for the quickest engine
         optimiser.step()
         schedule.step()
         if step >= steps // 2:
@@ -75,10 +80,11 @@ def hinge_rates(features, labels, weights, thresholds) -> Rates:
     return Rates(u, v, torch.ones(1))
 
 
-@pytest.mark.parametrize("text", POINT_AND_AREA)
-def test_sgd_reaches_the_optimum_of_the_linear_program(text):
+# The last anchor of the whole area asks for a precision of about 0.95, which the hinge can meet beside one stray only.
+@pytest.mark.parametrize(("text", "strays"), [*((text, 3) for text in POINTS), ("aucpr; num_anchors=5", 1)])
+def test_sgd_reaches_the_optimum_of_the_linear_program(text, strays):
     aim = aimfor.aim(text)
-    problems = [two_clouds(seed) for seed in SEEDS]
+    problems = [two_clouds(seed, strays=strays) for seed in SEEDS]
     for (features, labels), trained in zip(problems, train(aim, problems), strict=True):
         rates = hinge_rates(features, labels, *trained)
         anchors = table(aim, labels)
@@ -105,7 +111,7 @@ def mean_recall(y_true, y_score, anchors):
     return np.tensordot(anchors.width[:, 0].numpy(), np.array(recalls), axes=1)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_the_relaxed_optimum_never_exceeds_the_true_one(seed):
     features, labels = two_clouds(seed)
     kappa = (1 - labels.mean()) / labels.mean()
