@@ -12,12 +12,7 @@ from aimfor.aims import Rates
 from cases import written_out
 from relaxed import best_line, solve, solve_f_beta
 
-POINTS = [
-    "recall@precision>=0.8",
-    "precision@recall>=0.8",
-    "tpr@fpr<=0.1",
-    "aucpr[precision<=0.9]; num_anchors=5",
-]
+POINTS = ["recall@precision>=0.8", "precision@recall>=0.8", "tpr@fpr<=0.1"]
 SEEDS = range(3)
 
 
@@ -46,7 +41,7 @@ def relaxed_optimum(aim: aimfor.Aim, features: np.ndarray, labels: np.ndarray) -
     return optimum
 
 
-def train(aim: aimfor.Aim, problems: list[tuple[np.ndarray, np.ndarray]], steps: int = 5000):
+def train(aim: aimfor.Aim, problems: list[tuple[np.ndarray, np.ndarray]], steps: int = 3000):
     """Plain SGD with steps that decay to 0, each problem a label column of one loss.
 
     Returns:
@@ -81,11 +76,13 @@ def hinge_rates(features, labels, weights, thresholds) -> Rates:
 
 
 # The last anchor of the whole area asks for a precision of about 0.95, which the hinge can meet beside one stray only.
-@pytest.mark.parametrize(("text", "strays"), [*((text, 3) for text in POINTS), ("aucpr; num_anchors=5", 1)])
-def test_sgd_reaches_the_optimum_of_the_linear_program(text, strays):
+@pytest.mark.parametrize(
+    ("text", "strays", "steps"), [*((text, 3, 3000) for text in POINTS), ("aucpr; num_anchors=5", 1, 5000)]
+)
+def test_sgd_reaches_the_optimum_of_the_linear_program(text, strays, steps):
     aim = aimfor.aim(text)
     problems = [two_clouds(seed, strays=strays) for seed in SEEDS]
-    for (features, labels), trained in zip(problems, train(aim, problems), strict=True):
+    for (features, labels), trained in zip(problems, train(aim, problems, steps), strict=True):
         rates = hinge_rates(features, labels, *trained)
         anchors = table(aim, labels)
         objective = (anchors.width * anchors.objective(rates)).sum().item()
