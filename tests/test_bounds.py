@@ -90,6 +90,21 @@ def test_sums_equal_loops_and_gradients_equal_autograd(name, shape):
     torch.testing.assert_close(slope, threshold_gradient)
 
 
+@pytest.mark.parametrize("name", SURROGATES)
+@given(examples=EXAMPLES, threshold=TIED, shift=st.sampled_from([-16.0, -0.25, 3.0, 1024.0]), sharpness=st.booleans())
+def test_scores_and_thresholds_shifted_together_change_nothing(name, examples, threshold, shift, sharpness):
+    """Exactly: all of these numbers have few bits."""
+    one = torch.ones(1, 1, dtype=torch.float64)
+    sharp = torch.tensor([3.0], dtype=torch.float64) if sharpness else None
+    entries = columns(examples)
+    moved = entries._replace(scores=entries.scores + shift)
+    expected, gradient = sums_and_gradient(entries, threshold * one, one, one, RECORDS[name], sharp)
+    sums, moved_gradient = sums_and_gradient(moved, (threshold + shift) * one, one, one, RECORDS[name], sharp)
+    assert torch.equal(moved_gradient, gradient)
+    for part, told in zip(sums, expected, strict=True):
+        assert torch.equal(part, told)
+
+
 def test_no_tensor_of_all_rows_labels_and_anchors_exists():
     """The largest tensor of the pass is [B, L], whatever the number of anchors."""
     largest = 0

@@ -26,8 +26,8 @@ def command(monkeypatch, capsys):
 
 @pytest.fixture
 def short(monkeypatch):
-    """A demo of few steps; what it learns is no matter."""
-    for name, value in (("STEPS_OF_LINES", 3), ("STEPS_OF_DIGITS", 3), ("NUM_SPLITS", 2)):
+    """A demo of few steps: enough that some split has a threshold of the precision asked for."""
+    for name, value in (("STEPS_OF_LINES", 3), ("STEPS_OF_DIGITS", 300), ("NUM_SPLITS", 2)):
         monkeypatch.setattr(demo, name, value)
 
 

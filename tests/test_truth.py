@@ -12,8 +12,8 @@ from aimfor.aims import Rates
 from cases import written_out
 from relaxed import best_line, solve, solve_f_beta
 
-POINT_AND_AREA = ["recall@precision>=0.8", "precision@recall>=0.8", "tpr@fpr<=0.1", "aucpr[precision<=0.9]; num_anchors=5"]
-SEEDS = range(2)
+POINTS = ["recall@precision>=0.8", "precision@recall>=0.8", "tpr@fpr<=0.1"]
+SEEDS = range(3)
 
 
 def two_clouds(seed: int, num_rows: int = 160, strays: int = 3) -> tuple[np.ndarray, np.ndarray]:
@@ -59,7 +59,7 @@ def train(aim: aimfor.Aim, problems: list[tuple[np.ndarray, np.ndarray]], steps:
         left = 1 - step / steps
         loss.dual_rate, loss.threshold_rate = dual_rate * left, threshold_rate * left**2
         optimiser.zero_grad()
-        loss((inputs * weights).sum(2), targets).backward()
+        loss((inputs * weights).sum(2).float(), targets).backward()  # float32, for the quickest engine
         optimiser.step()
         schedule.step()
         if step >= steps // 2:
@@ -75,11 +75,14 @@ def hinge_rates(features, labels, weights, thresholds) -> Rates:
     return Rates(u, v, torch.ones(1))
 
 
-@pytest.mark.parametrize("text", POINT_AND_AREA)
-def test_sgd_reaches_the_optimum_of_the_linear_program(text):
+# The last anchor of the whole area asks for a precision of about 0.95, which the hinge can meet beside one stray only.
+@pytest.mark.parametrize(
+    ("text", "strays", "steps"), [*((text, 3, 3000) for text in POINTS), ("aucpr; num_anchors=5", 1, 5000)]
+)
+def test_sgd_reaches_the_optimum_of_the_linear_program(text, strays, steps):
     aim = aimfor.aim(text)
-    problems = [two_clouds(seed) for seed in SEEDS]
-    for (features, labels), trained in zip(problems, train(aim, problems), strict=True):
+    problems = [two_clouds(seed, strays=strays) for seed in SEEDS]
+    for (features, labels), trained in zip(problems, train(aim, problems, steps), strict=True):
         rates = hinge_rates(features, labels, *trained)
         anchors = table(aim, labels)
         objective = (anchors.width * anchors.objective(rates)).sum().item()
@@ -105,7 +108,7 @@ def mean_recall(y_true, y_score, anchors):
     return np.tensordot(anchors.width[:, 0].numpy(), np.array(recalls), axes=1)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_the_relaxed_optimum_never_exceeds_the_true_one(seed):
     features, labels = two_clouds(seed)
     kappa = (1 - labels.mean()) / labels.mean()

@@ -247,7 +247,7 @@ def rank_digits(loss: TrainingLoss, seed: int, advance: Callable[[], object]) ->
     rows = torch.from_numpy(features)
     columns = np.repeat(np.arange(NUM_SPLITS), len(DECAYS))
     with warnings.catch_warnings():
-        # Under the largest decay some splits do not reach the precision; the validation rows choose another one there.
+        # Under the largest decay some splits do not reach the precision; the validation rows judge each column anyway.
         warnings.simplefilter("ignore", InfeasibleConstraintWarning)
         model = train(
             loss,
