@@ -214,8 +214,8 @@ def test_label_columns_are_independent(options, drawn):
         single = [gradient(loss, scores[:, i], labels[:, i], weights=weights[:, i]) for i, loss in enumerate(alone)]
         torch.testing.assert_close(joint, torch.stack(single, dim=1) / together.num_labels, **CLOSE)
     together.state.slope_square *= together.num_labels**2  # slopes are those of the mean over labels
-    for name, tensor in together.state_dict().items():
-        torch.testing.assert_close(tensor, torch.cat([loss.state_dict()[name] for loss in alone], dim=-1), **CLOSE)
+    for name, tensor in together.named_buffers():
+        torch.testing.assert_close(tensor, torch.cat([loss.get_buffer(name) for loss in alone], dim=-1), **CLOSE)
 
 
 @given(options=OPTIONS, drawn=batches(), shift=st.sampled_from([-8.0, -0.5, 4.0, 16.0]))
