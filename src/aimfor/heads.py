@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
+    pass
 
 # Rows that are scored at once.
 CHUNK = 8192
@@ -48,7 +48,7 @@ class Scaling(NamedTuple):
     scale: np.ndarray
 
     @classmethod
-    def of(cls, features: np.ndarray | csr_matrix, index: np.ndarray | None, weights: np.ndarray | None) -> Scaling:
+    def of(cls, features: Any, index: np.ndarray | None, weights: np.ndarray | None) -> Scaling:
         """Mean and standard deviation of dense features; the largest size of sparse ones. A constant is left alone.
 
         Args:

@@ -351,7 +351,8 @@ def newton_(heads: Heads, recipes: Sequence[Recipe], batches: Sequence[tuple[Any
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
-    features, labels = (torch.cat([batch[part] for batch in batches]).cpu().numpy() for part in (0, 1))
+    features = torch.cat([batch[0] for batch in batches]).cpu().numpy()
+    labels = torch.cat([batch[1] for batch in batches]).cpu().numpy()
     own = [np.ones(len(batch[1])) if batch[2] is None else batch[2].cpu().double().numpy() for batch in batches]
     weights, positive = np.concatenate(own), labels[:, 0] == 1
     share = np.average(positive, weights=weights)
