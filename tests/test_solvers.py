@@ -13,7 +13,15 @@ from aimfor.solvers import solve_by_lp, solve_by_search
 from cases import AIMS
 from relaxed import solve_f_beta
 from test_infeasible import far_cluster
-from test_truth import hinge_rates, relaxed_optimum, train, two_clouds
+from test_truth import hinge_rates, relaxed_optimum, train
+
+
+def two_clouds(seed: int, num_rows: int = 120) -> tuple[np.ndarray, np.ndarray]:
+    """Clouds far enough apart that the hinge can meet every aim."""
+    rng = np.random.default_rng(seed)
+    labels = (rng.random(num_rows) < 0.3).astype(int)
+    return rng.normal(size=(num_rows, 2)) + labels[:, None] * np.array([3.5, 1.5]), labels
+
 
 POINTS = ["recall@precision>=0.8", "precision@recall>=0.8", "tpr@fpr<=0.1", "fpr@tpr>=0.9"]
 
@@ -99,7 +107,7 @@ def test_the_search_agrees_with_the_linear_program(text, decay):
 def test_plain_sgd_agrees_with_both():
     aim = aimfor.aim("tpr@fpr<=0.1")
     features, labels = two_clouds(seed=0)
-    rates = hinge_rates(features, labels, *train(aim, features, labels, steps=2000))
+    rates = hinge_rates(features, labels, *train(aim, [(features, labels)], steps=2000)[0])
     reached = table(aim, labels.mean(), rates).objective(rates).item()
     assert solve_by_lp(features, labels, None, aim).objective == pytest.approx(reached, rel=0.01)
     assert solve_by_search(features, labels, None, aim, decay=0).objective == pytest.approx(reached, rel=0.01)
