@@ -132,6 +132,20 @@ def test_several_labels():
     assert model.score(X, Y) > 0.5
 
 
+def test_labels_that_are_rare_or_never_there_do_not_stop_the_others():
+    X, Y = make_multilabel_classification(300, n_classes=3, random_state=0)
+    Y[:, 1] = 0
+    Y[:, 2] = np.arange(300) == 7
+    model = aimfor.Classifier("f1", **QUICK).fit(X, Y)
+    decided = model.predict(X)
+    assert decided[:, 0].any()
+    assert not decided[:, 1].any()
+    points = model.operating_point_
+    assert points[1].threshold is None
+    assert points[2].threshold is not None
+    assert points[2].num_positives == 1
+
+
 def test_targets_per_label():
     X, Y = make_multilabel_classification(400, n_classes=2, random_state=0)
     model = aimfor.Classifier(aimfor.RecallAtPrecision((0.6, 0.7)), **QUICK).fit(X, Y)

@@ -194,7 +194,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
             self.history_ = _history(contest.candidates, contest.chosen, aim)
         else:
             self._solve(aim, fitted)
-        self._decide(aim, held_out, source)
+        self._decide(aim, held_out, source, Part(X, labels, weights))
         return self
 
     @available_if(lambda self: self.solver == "sgd")
@@ -230,7 +230,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
             self.history_ = []
         train_one(self.model_.float(), *self.running_, self._data(part), self.batch_size, seed)
         self.history_.append({"name": self.running_[0].name, "rows": len(labels)})
-        self._decide(aim, part, "the rows of the last partial_fit, trained on")
+        self._decide(aim, part, "the rows of the last partial_fit, trained on", part)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -264,7 +264,10 @@ class Classifier(ClassifierMixin, BaseEstimator):
         if self._multiclass:
             return self.classes_[raw.argmax(1)]
         points = self.operating_point_ if isinstance(self.operating_point_, tuple) else (self.operating_point_,)
-        decided = np.stack([point.predict(raw[:, label]) for label, point in enumerate(points)], axis=1)
+        decided = np.zeros(raw.shape, dtype=np.int64)
+        for label, point in enumerate(points):
+            if self._one_label or point.num_positives > 0:  # a label that was never positive is never predicted
+                decided[:, label] = point.predict(raw[:, label])
         return decided if not self._one_label else self.classes_[decided[:, 0]]
 
     @available_if(lambda self: bool(self.calibrate))
@@ -507,7 +510,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         found = {"objective": solution.objective, "violation": solution.violation, "feasible": solution.feasible}
         self.history_ = [{"name": f"{aim}, solver {self.solver}", **found, "chosen": True}]
 
-    def _decide(self, aim: Aim, held_out: Part, source: str) -> None:
+    def _decide(self, aim: Aim, held_out: Part, source: str, whole: Part) -> None:
         labels, weights = held_out.labels, held_out.weights
         raw = self._raw_of(held_out.X, held_out.index)
         if self._multiclass:
@@ -517,7 +520,20 @@ class Classifier(ClassifierMixin, BaseEstimator):
             self.operating_point_ = operating_point(labels[:, 0], raw[:, 0], aim, **options)
             self.threshold_ = self.operating_point_.threshold
         else:
-            self.operating_point_ = operating_point(labels, raw, aim, **options)
+            points = operating_point(labels, raw, aim, **options)
+            rare = (labels.min(0) == labels.max(0)) & (whole.labels.min(0) < whole.labels.max(0))
+            if not self._multiclass and rare.any():
+                # A label without both classes among the rows held back: its threshold is one of all rows.
+                everywhere = {
+                    **options,
+                    "sample_weight": whole.weights,
+                    "source": f"all rows, {source} lacking a class",
+                }
+                others = operating_point(whole.labels, self._raw_of(whole.X), aim, **everywhere)
+                points = tuple(
+                    other if is_rare else point for point, other, is_rare in zip(points, others, rare, strict=True)
+                )
+            self.operating_point_ = points
             found = [math.nan if point.threshold is None else point.threshold for point in self.operating_point_]
             self.threshold_ = np.array(found)
         if self.calibrate:
