@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -176,7 +177,7 @@ def project(rows: Tensor | Bags, weight: Tensor) -> Tensor:
     return F.embedding_bag(rows.columns, weight, rows.starts, mode="sum", per_sample_weights=rows.values)
 
 
-class Heads(nn.Module):
+class Heads(nn.Module, ABC):
     """G models with the same inputs: rows -> scores `[B, G, L]`.
 
     Args:
@@ -188,17 +189,17 @@ class Heads(nn.Module):
         super().__init__()
         self.num_heads, self.num_labels = num_heads, num_labels
 
+    @abstractmethod
     def head(self, index: int) -> dict[str, Tensor]:
         """A copy of all tensors of one head."""
-        raise NotImplementedError
 
+    @abstractmethod
     def set_head_(self, index: int, tensors: dict[str, Tensor]) -> None:
         """Put a copy of tensors that `head` gave in the place of a head."""
-        raise NotImplementedError
 
+    @abstractmethod
     def squares(self) -> Tensor:
         """`[G]`, the sum of squared weights of each head, offsets apart: what weight decay holds down."""
-        raise NotImplementedError
 
     @torch.no_grad()
     def scores(self, rows: Rows) -> Tensor:
