@@ -15,9 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from aimfor.aims import AUCPR, Aim
+from aimfor.full_batch import converge_
 from aimfor.heads import Heads
 from aimfor.metrics import UndefinedMetricWarning
-from aimfor.training import Budget, Candidate, Data, Recipe, Watch, converge_, judged, look, train
+from aimfor.objectives import Data, Recipe
+from aimfor.supervision import Kept, Supervision
+from aimfor.training import Budget, Candidate, judged, look, seen_of, train
 
 # Resamples of the validation rows from which the noise of a difference is known.
 RESAMPLES = 200
@@ -26,6 +29,8 @@ RESAMPLES = 200
 NOISE = 0.5
 # From so many labels on, labels are compared instead of rows: they are as many independent comparisons.
 MANY_LABELS = 20
+# The stages of a contest.
+LOG_LOSS, THE_AIM = "log-loss", "the aim"
 
 
 def log_loss_recipes(decays: Sequence[float], multiclass: bool) -> list[Recipe]:
@@ -58,6 +63,10 @@ class Contest(NamedTuple):
 
     candidates: list[Candidate]
     chosen: int
+
+    def best(self, wanted: Callable[[Recipe], bool]) -> Candidate | None:
+        """The best candidate of a kind of recipe, None where none was trained."""
+        return max((one for one in self.candidates if wanted(one.recipe)), key=lambda one: one.value, default=None)
 
 
 def choose(candidates: Sequence[Candidate], aim: Aim, labels: np.ndarray, weights: np.ndarray | None, seed: int) -> int:
@@ -121,7 +130,7 @@ def compete(
     decays: Sequence[float],
     budget: Budget,
     seed: int,
-    watch: Watch | None = None,
+    supervision: Supervision,
 ) -> Contest:
     """Train candidates and choose among them on the validation rows.
 
@@ -137,7 +146,7 @@ def compete(
         decays: tried with log-loss.
         budget: how long and how fast.
         seed: of starts, order and resampling.
-        watch: told at every look.
+        supervision: what goes on beside.
 
     Returns:
         All candidates and which of them to keep.
@@ -160,19 +169,27 @@ def compete(
             budget=budget,
             multiclass=multiclass,
             generator=generator,
-            watch=watch,
+            supervision=supervision,
             stage=stage,
         )
 
     if single is not None:
-        return Contest(trained(make_heads(1, seed), [single], single.name), 0)
+        return Contest(trained(make_heads(1, seed), [single], LOG_LOSS if single.aim is None else THE_AIM), 0)
     recipes = log_loss_recipes(decays, multiclass)
     heads = make_heads(len(recipes), seed)
     if linear:
-        converge_(heads, recipes, data, multiclass, generator)
+        if (kept := supervision.kept(LOG_LOSS)) is not None:
+            heads.load_state_dict(kept.tensors)
+            generator.bit_generator.state = kept.facts["generator"]
+        else:
+            converge_(heads, recipes, data, multiclass, generator)
+            supervision.keep(LOG_LOSS, Kept({"generator": generator.bit_generator.state}, heads.state_dict()))
         candidates = look(heads, recipes, validation.rows, judge, 0, multiclass)
+        if kept is None:
+            seen = [seen_of(LOG_LOSS, one, 0) for one in candidates]
+            supervision.looked(seen, max(one.value for one in candidates))
     else:
-        candidates = trained(heads, recipes, "log-loss")
+        candidates = trained(heads, recipes, LOG_LOSS)
     # Of equal ones the plain with the strongest decay.
     best = max(candidates, key=lambda one: (one.value, not one.recipe.balanced, one.recipe.decay))
     recipes = aim_recipes(aim, best.recipe.decay, restarts)
@@ -180,7 +197,7 @@ def compete(
     for index, recipe in enumerate(recipes):
         if recipe.start == "log-loss":
             heads.set_head_(index, best.tensors)
-    candidates += trained(heads, recipes, "the aim")
+    candidates += trained(heads, recipes, THE_AIM)
     return Contest(candidates, choose(candidates, aim, labels, weights, seed))
 
 

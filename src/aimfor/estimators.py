@@ -23,15 +23,18 @@ from aimfor import checks
 from aimfor.aim_parser import aim as parse_aim
 from aimfor.aims import Aim
 from aimfor.calibration import calibration
-from aimfor.candidates import compete, one_hot
+from aimfor.candidates import Contest, compete, one_hot
 from aimfor.heads import Heads, Layers, Modules, Rows, Scaling, held_back, module_maker, one_thread
 from aimfor.losses import InfeasibleConstraintWarning
+from aimfor.objectives import Data, Objectives, Recipe
 from aimfor.operating_points import operating_point
 from aimfor.progress import Progress
 from aimfor.scorers import exact_metric
 from aimfor.solvers import solve_by_lp, solve_by_search
+from aimfor.stored_rows import StoredRows
+from aimfor.supervision import Supervision
 from aimfor.surrogates import SURROGATES
-from aimfor.training import Budget, Candidate, Data, Objectives, Recipe, ranked, train_one
+from aimfor.training import Budget, Candidate, ranked, train_one
 
 SOLVERS = ("sgd", "lp", "search")
 
@@ -162,6 +165,17 @@ class Classifier(ClassifierMixin, BaseEstimator):
         Returns:
             Itself.
         """
+        if self.verbose:
+            with Progress(str(self.aim)) as supervision:
+                self.fit_supervised(X, y, sample_weight, validation_data, supervision)
+        else:
+            self.fit_supervised(X, y, sample_weight, validation_data, Supervision())
+        return self
+
+    def fit_supervised(
+        self, X: Any, y: Any, sample_weight: Any, validation_data: tuple[Any, ...] | None, supervision: Supervision
+    ) -> Contest | None:
+        """`fit` for those who keep its state, stop it or compare its candidates; the contest, None with a solver."""
         aim = self._check_options()
         X, labels, weights = self._check_rows(X, y, sample_weight)
         for count in aim.label_counts():
@@ -175,7 +189,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
             fitted, held_out, source = self._split(X, labels, weights, seed)
         self.scaling_ = Scaling.of(X, fitted.index, fitted.weights)
         if self.solver == "sgd":
-            with one_thread(isinstance(self.model, str)), Progress(self.verbose, str(aim)) as watch:
+            with one_thread(isinstance(self.model, str)):
                 contest = compete(
                     self._make_heads,
                     aim,
@@ -188,14 +202,15 @@ class Classifier(ClassifierMixin, BaseEstimator):
                     decays=self._decays(),
                     budget=Budget(self.steps, self.learning_rate, self.batch_size, self.patience),
                     seed=seed,
-                    watch=watch,
+                    supervision=supervision,
                 )
-            self._keep(contest.candidates[contest.chosen])
+            self.keep_candidate(contest.candidates[contest.chosen])
             self.history_ = _history(contest.candidates, contest.chosen, aim)
         else:
+            contest = None
             self._solve(aim, fitted)
         self._decide(aim, held_out, source, Part(X, labels, weights))
-        return self
+        return contest
 
     @available_if(lambda self: self.solver == "sgd")
     def partial_fit(
@@ -242,11 +257,20 @@ class Classifier(ClassifierMixin, BaseEstimator):
         Returns:
             `[n]` for one label, `[n, L]` for several; for classes their log-odds `[n, C]`.
         """
-        raw = self._raw(X)
+        raw = self.raw_scores(X)
         if self._multiclass:
             return raw
         against = _against(raw, np.nan_to_num(np.asarray(self.threshold_, dtype=np.float64), nan=0.0))
         return against[:, 0] if self._one_label else against
+
+    def raw_scores(self, X: Any) -> np.ndarray:
+        """Scores as `threshold_` and the operating point know them, `[n, L]`; for classes their log-odds `[n, C]`.
+
+        Args:
+            X: `[n, D]`.
+        """
+        check_is_fitted(self, "model_")
+        return self._raw_of(self._check_features(X))
 
     def predict(self, X: Any) -> np.ndarray:
         """Decisions at the operating point; the class of the highest score where there are more than two.
@@ -260,7 +284,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         Raises:
             ValueError: where no threshold qualified; `decision_function` still ranks.
         """
-        raw = self._raw(X)
+        raw = self.raw_scores(X)
         if self._multiclass:
             return self.classes_[raw.argmax(1)]
         points = self.operating_point_ if isinstance(self.operating_point_, tuple) else (self.operating_point_,)
@@ -280,7 +304,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         Returns:
             `[n, 2]`, `[n, C]`, or `[n, L]` for several labels.
         """
-        raw = self._raw(X)
+        raw = self.raw_scores(X)
         chances = np.stack([curve(raw[:, label]) for label, curve in enumerate(self.calibration_)], axis=1)
         if self._multiclass:
             total = chances.sum(1, keepdims=True)
@@ -295,7 +319,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
             y: as in `fit`.
             sample_weight: `[n]`.
         """
-        raw = self._raw(X)
+        raw = self.raw_scores(X)
         labels = one_hot(self._encode(y), len(self.classes_)) if self._multiclass else self._encode(y)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, raw)
         return exact_metric(parse_aim(self.aim), labels, raw, weights)
@@ -367,9 +391,14 @@ class Classifier(ClassifierMixin, BaseEstimator):
         partial: bool = False,
     ) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """Features, labels `[n, L]` (classes as `[n, 1]` of indices) and weights; rows of weight 0 are dropped."""
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), multi_output=True, reset=first
-        )
+        if isinstance(X, StoredRows):
+            y = np.asarray(y)
+            checks.rule(len(y) == len(X), "y", f"must have {len(X)} rows", len(y))
+            self.n_features_in_ = X.shape[1]
+        else:
+            X, y = validate_data(
+                self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), multi_output=True, reset=first
+            )
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
         check_classification_targets(y)
@@ -389,6 +418,13 @@ class Classifier(ClassifierMixin, BaseEstimator):
                 f"{self.classes_[int(labels[0, 0])]!r}"
             )
         return X, labels, weights
+
+    def _check_features(self, X: Any) -> Any:
+        """Features `[n, D]` of rows to look at, as checked as those of `fit`."""
+        if isinstance(X, StoredRows):
+            checks.rule(X.shape[1] == self.n_features_in_, "X", f"must have {self.n_features_in_} features", X.shape[1])
+            return X
+        return validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
 
     def _learn_classes(self, classes: np.ndarray, y: np.ndarray) -> None:
         kind = type_of_target(y, input_name="y", raise_unknown=True)
@@ -431,7 +467,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return index[:, None]
 
     def _check_validation(self, X: Any, y: Any, sample_weight: Any = None) -> Part:
-        X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
+        X = self._check_features(X)
         labels = self._encode(y)
         checks.rule(len(labels) == X.shape[0], "validation_data", f"must have {X.shape[0]} labels", len(labels))
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
@@ -461,7 +497,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return parts[0], parts[1], "the validation rows"
 
     def _data(self, part: Part) -> Data:
-        own = part.labels[:, 0] if self._multiclass else part.labels.astype(np.float32)
+        own = part.labels[:, 0] if self._multiclass else part.labels
         weights = None if part.weights is None else torch.from_numpy(part.weights.astype(np.float32))
         return Data(Rows(part.X, self.scaling_, self.device, index=part.index), torch.from_numpy(own), weights)
 
@@ -479,7 +515,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
                 heads = Modules(num_heads, outputs, module_maker(self.model))
         return heads.to(self.device)
 
-    def _keep(self, candidate: Candidate) -> None:
+    def keep_candidate(self, candidate: Candidate) -> None:
+        """Score with the weights of this candidate from now on; the operating point is left as it is."""
         self.model_ = self._make_heads(1, 0)
         self.model_.set_head_(0, candidate.tensors)
 
@@ -540,10 +577,6 @@ class Classifier(ClassifierMixin, BaseEstimator):
             self.calibration_ = [
                 calibration(self.calibrate, raw[:, label], labels[:, label], weights) for label in range(raw.shape[1])
             ]
-
-    def _raw(self, X: Any) -> np.ndarray:
-        check_is_fitted(self, "model_")
-        return self._raw_of(validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False))
 
     def _raw_of(self, X: Any, index: np.ndarray | None = None) -> np.ndarray:
         # In double and then rounded to single, a row has one score whichever rows come with it: matrix products round

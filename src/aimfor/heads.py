@@ -10,17 +10,14 @@ import copy
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-
-if TYPE_CHECKING:
-    pass
 
 # Rows that are scored at once.
 CHUNK = 8192
@@ -57,7 +54,7 @@ class Scaling(NamedTuple):
             index: the rows to learn from; None for all.
             weights: of these rows; None for 1.
         """
-        if not isinstance(features, np.ndarray):
+        if hasattr(features, "indptr"):
             scale = np.zeros(features.shape[1])
             for rows in chunks(features.shape[0] if index is None else len(index)):
                 chosen = abs(features[rows if index is None else index[rows]])
@@ -132,12 +129,44 @@ def chunks(count: int, size: int = CHUNK) -> Iterator[slice]:
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
-def epochs(count: int, batch_size: int, generator: np.random.Generator) -> Iterator[np.ndarray]:
-    """Batches of row numbers without end, each epoch in a new order; a last part that is short is left to the next."""
-    batch_size = min(batch_size, count)
-    while True:
-        order = generator.permutation(np.arange(count, dtype=np.int32))
-        yield from (order[start : start + batch_size] for start in range(0, count - batch_size + 1, batch_size))
+class Batches:
+    """Batches of row numbers without end, each epoch in a new order; a last part that is short is left to the next.
+
+    Args:
+        count: number of rows.
+        batch_size: of a batch.
+        generator: of the orders.
+    """
+
+    def __init__(self, count: int, batch_size: int, generator: np.random.Generator):
+        self.count, self.batch_size, self.generator = count, min(batch_size, count), generator
+        self._order, self._taken = np.arange(0, dtype=np.int32), 0
+        self._before = generator.bit_generator.state  # of the generator, before it made the present order
+
+    def __next__(self) -> np.ndarray:
+        start = self._taken * self.batch_size
+        if start + self.batch_size > len(self._order):
+            self._begin_epoch()
+            start = 0
+        self._taken += 1
+        return self._order[start : start + self.batch_size]
+
+    def kept(self) -> dict[str, Any]:
+        """Where it is, in plain numbers and texts."""
+        return {"generator": self._before, "taken": self._taken}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        """Go on where `kept` was asked."""
+        self.generator.bit_generator.state = kept["generator"]
+        if kept["taken"]:
+            self._begin_epoch()
+            self._taken = kept["taken"]
+
+    def _begin_epoch(self) -> None:
+        self._before = self.generator.bit_generator.state
+        self._order = np.arange(0, dtype=np.int32)  # frees the last order before the next takes its place
+        self._order, self._taken = np.arange(self.count, dtype=np.int32), 0
+        self.generator.shuffle(self._order)
 
 
 def held_back(classes: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

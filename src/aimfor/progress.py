@@ -1,25 +1,21 @@
-"""Tell, while training: one line with the time left, the exact validation metric and the violation."""
+"""Tell, while training: one line a stage with the time left, the exact validation metric and the violation."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
+from aimfor.supervision import Look, Supervision
 
-class Progress:
-    """A progress bar as a context; inside, a function to be told of every look, or None when nothing is shown.
+
+class Progress(Supervision):
+    """Shows progress on the error stream while it is entered as a context.
 
     Args:
-        shown: whether to show anything.
         name: what is trained for.
     """
 
-    def __init__(self, shown: bool, name: str):
-        self.shown, self.name, self.bar, self.tasks = shown, name, None, {}
-
-    def __enter__(self) -> Any:
-        if not self.shown:
-            return None
+    def __init__(self, name: str):
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -29,18 +25,27 @@ class Progress:
             TextColumn("{task.fields[told]}"),
             TimeRemainingColumn(),
         ]
+        self.name, self.tasks = name, {}
         self.bar = Progress(*columns, console=Console(stderr=True))
-        self.bar.start()
-        return self._look
 
-    def _look(self, stage: str, step: int, steps: int, value: float, violation: float) -> None:
-        assert self.bar is not None
-        if stage not in self.tasks:
-            self.tasks[stage] = self.bar.add_task(stage, total=steps, told="")
-        told = f"{self.name} {abs(value):.4f}"
-        told += "" if math.isnan(violation) else f", violation {violation:+.3f}"
-        self.bar.update(self.tasks[stage], completed=step, told=told)
+    def __enter__(self) -> Progress:
+        self.bar.start()
+        return self
 
     def __exit__(self, *error: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
+        self.bar.stop()
+
+    def stepped(self, stage: str, step: int, steps: int) -> None:
+        self.bar.update(self._task(stage), completed=step, total=steps)
+
+    def looked(self, looks: list[Look], best: float) -> None:
+        violations = [one.violation for one in looks if not math.isnan(one.violation)]
+        told = f"{self.name} {abs(best):.4f}"
+        told += f", violation {max(violations):+.3f}" if violations else ""
+        # A stage without steps is over when it is looked at.
+        self.bar.update(self._task(looks[0].stage), told=told)
+
+    def _task(self, stage: str) -> Any:
+        if stage not in self.tasks:
+            self.tasks[stage] = self.bar.add_task(stage, total=None, told="")
+        return self.tasks[stage]

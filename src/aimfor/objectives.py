@@ -1,0 +1,172 @@
+"""Step, what is minimised: recipes for heads, and the losses of many heads as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from aimfor.aims import Aim
+from aimfor.heads import Rows
+from aimfor.log_odds import log_odds
+from aimfor.losses import Loss
+
+# Batches on the hinge before a tight surrogate: shorter than the default of `Loss`, as training is.
+WARMUP = 200
+# What is kept of the diagnostics of a candidate's loss.
+LEARNED = ("multipliers", "thresholds", "priors", "violation", "surrogate_recall", "recall")
+
+
+class Data(NamedTuple):
+    """Rows with what is known of them.
+
+    Attributes:
+        rows: features.
+        labels: `[n, L]` 0/1, or classes `[n]`.
+        weights: `[n]` or None.
+    """
+
+    rows: Rows
+    labels: Tensor
+    weights: Tensor | None
+
+    def take(self, rows: np.ndarray | slice) -> tuple[Any, Tensor, Tensor | None]:
+        """A batch: features, labels, weights."""
+        index = rows if isinstance(rows, slice) else torch.from_numpy(rows)
+        labels = self.labels[index].to(self.rows.device)
+        weights = None if self.weights is None else self.weights[index].to(self.rows.device)
+        return self.rows.take(rows), labels, weights
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One way to train a head.
+
+    Attributes:
+        aim: what the loss is made for; None for log-loss.
+        surrogate, constraint: options of `Loss`.
+        start: "scratch", or "log-loss" for the weights of the best log-loss head.
+        decay: weight of half the squared weights in the loss.
+        balanced: whether log-loss gives both classes of a label the same total weight.
+    """
+
+    aim: Aim | None
+    surrogate: str = "log"
+    constraint: str = "surrogate"
+    start: str = "scratch"
+    decay: float = 0.0
+    balanced: bool = False
+
+    @property
+    def name(self) -> str:
+        """What a reader of the history sees."""
+        if self.aim is None:
+            return f"{'balanced ' if self.balanced else ''}log-loss, decay {self.decay:g}"
+        exact = ", exact constraint" if self.constraint == "exact" else ""
+        return f"{self.aim}, {self.surrogate}{exact}, from {self.start}"
+
+
+class LogLoss:
+    """Log-loss of many heads, some of them balanced.
+
+    Args:
+        recipes: one per head.
+        data: the training rows, whose share of positives balances.
+        multiclass: whether labels are classes.
+    """
+
+    def __init__(self, recipes: Sequence[Recipe], data: Data, multiclass: bool):
+        self.multiclass = multiclass
+        self.factors = None
+        if not multiclass and any(recipe.balanced for recipe in recipes):
+            priors = np.average(data.labels.numpy(), axis=0, weights=data.weights)
+            shares = torch.from_numpy(np.stack([1 - priors, priors]).clip(1e-9)).float().to(data.rows.device)
+            balanced = torch.tensor([recipe.balanced for recipe in recipes], device=data.rows.device)
+            # [2, G, L]: what a negative and a positive count in each head.
+            self.factors = torch.where(balanced[:, None], 0.5 / shares[:, None], 1.0)
+
+    def __call__(self, scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+        """The sum over heads and labels, scores `[B, G, L]`, of the mean over rows."""
+        if self.multiclass:
+            targets = labels[:, None].expand(-1, scores.shape[1])
+            losses = F.cross_entropy(scores.transpose(1, 2), targets, reduction="none")
+        else:
+            targets = labels[:, None].to(scores.dtype).expand_as(scores)
+            losses = F.binary_cross_entropy_with_logits(scores, targets, reduction="none")
+            if self.factors is not None:
+                losses = losses * torch.lerp(self.factors[0], self.factors[1], targets)
+            losses = losses.sum(2)
+        if weights is None:
+            return losses.mean(0).sum()
+        return (losses * weights[:, None]).sum() / weights.sum().clamp(min=1e-30)
+
+
+class Objectives:
+    """The losses of many heads as one: heads of the same recipe share a `Loss`, as its columns.
+
+    Args:
+        recipes: one per head.
+        num_labels: L.
+        data: the training rows.
+        multiclass: whether labels are classes; the aim is then trained on the log-odds.
+    """
+
+    def __init__(self, recipes: Sequence[Recipe], num_labels: int, data: Data, multiclass: bool):
+        self.num_labels, self.multiclass = num_labels, multiclass
+        self.groups: list[tuple[Loss | LogLoss, list[int]]] = []
+        kinds = [(one.aim, one.surrogate, one.constraint) if one.aim else None for one in recipes]
+        for kind in dict.fromkeys(kinds):
+            heads = [index for index, own in enumerate(kinds) if own == kind]
+            if kind is None:
+                self.groups.append((LogLoss([recipes[head] for head in heads], data, multiclass), heads))
+                continue
+            aim, surrogate, constraint = kind
+            options: dict[str, Any] = {"surrogate": surrogate, "constraint": constraint, "warmup": WARMUP}
+            loss = Loss(repeated(aim, len(heads)), num_labels=len(heads) * num_labels, **options)
+            self.groups.append((loss.to(data.rows.device), heads))
+
+    def __call__(self, scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+        """The sum of all heads' losses on a batch, scores `[B, G, L]`."""
+        total = scores.new_zeros(())
+        odds, targets = scores, labels
+        if any(isinstance(loss, Loss) for loss, _ in self.groups):
+            if self.multiclass:
+                odds = log_odds(scores.flatten(0, 1)).view_as(scores)
+                targets = F.one_hot(labels, self.num_labels)
+            targets = targets.to(scores.dtype)
+        for loss, heads in self.groups:
+            own = slice(None) if len(heads) == scores.shape[1] else heads
+            if isinstance(loss, LogLoss):
+                total = total + loss(scores[:, own], labels, weights)
+            else:
+                columns = odds[:, own].flatten(1)
+                # A sum over labels, as log-loss is, so that a decay means the same for both.
+                total = total + columns.shape[1] * loss(columns, targets.repeat(1, len(heads)), weights=weights)
+        return total
+
+    def losses(self) -> list[tuple[int, Loss]]:
+        """The losses that have a state, with the numbers of their groups."""
+        return [(index, loss) for index, (loss, _) in enumerate(self.groups) if isinstance(loss, Loss)]
+
+    def learned(self) -> list[dict[str, Tensor]]:
+        """What the loss of each head knows of it (`Diagnostics`), its own labels only; empty for log-loss."""
+        found: list[dict[str, Tensor]] = [{} for heads in self.groups for _ in heads[1]]
+        for _, loss in self.losses():
+            heads = next(heads for one, heads in self.groups if one is loss)
+            numbers = loss.diagnostics()._asdict()
+            for place, head in enumerate(heads):
+                own = slice(place * self.num_labels, (place + 1) * self.num_labels)
+                found[head] = {name: numbers[name][..., own].cpu() for name in LEARNED}
+        return found
+
+
+def repeated(aim: Aim, times: int) -> Aim:
+    """The aim for `times` copies of its labels: targets per label are repeated."""
+    tuples = {field.name: getattr(aim, field.name) for field in fields(aim)}  # pyright: ignore[reportArgumentType]
+    longer = {name: value * times for name, value in tuples.items() if isinstance(value, tuple)}
+    return replace(aim, **longer) if longer else aim  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,137 @@
+"""Training that is put away and taken up again, or stopped, ends as it should."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import make_classification
+
+import aimfor
+from aimfor.heads import Batches
+from aimfor.supervision import Kept, Look, Supervision
+
+
+class Killed(Exception):
+    pass
+
+
+class Notebook(Supervision):
+    """Keeps the state every few steps, through bytes as a file would, and dies after a number of batches."""
+
+    def __init__(self, pages: dict[str, Kept], every: int = 7, last_batch: float = np.inf):
+        self.pages, self.every, self.last_batch, self.batches = pages, every, last_batch, 0
+        self.looks: list[Look] = []
+
+    def stepped(self, stage, step, steps):
+        self.batches += 1
+        if self.batches >= self.last_batch:
+            raise Killed
+
+    def looked(self, looks, best):
+        self.looks += looks
+
+    def due(self):
+        return self.batches % self.every == 0
+
+    def keep(self, stage, kept):
+        self.pages[stage] = Kept(dict(kept.facts), {name: tensor.clone() for name, tensor in kept.tensors.items()})
+
+    def kept(self, stage):
+        return self.pages.get(stage)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return make_classification(600, 8, weights=[0.85], class_sep=0.5, flip_y=0.1, random_state=0)
+
+
+OPTIONS = [
+    {"model": "linear"},
+    {"model": "mlp", "hidden_layer_sizes": (6,)},
+    {"surrogate": "hinge"},
+    {"surrogate": "log_loss"},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_resumed_fit_equals_one_that_never_stopped(rows, options):
+    def model():
+        return aimfor.Classifier("recall@precision>=0.7", steps=60, batch_size=64, random_state=0, **options)
+
+    whole = model().fit(*rows)
+    pages: dict[str, Kept] = {}
+    for last_batch in (3, 20, 11, 8):
+        with pytest.raises(Killed):
+            model().fit_supervised(*rows, None, None, Notebook(pages, last_batch=last_batch))
+    resumed = model()
+    resumed.fit_supervised(*rows, None, None, Notebook(pages))
+    assert resumed.history_ == whole.history_
+    assert resumed.operating_point_ == whole.operating_point_
+    for name, tensor in whole.model_.state_dict().items():
+        assert torch.equal(tensor, resumed.model_.state_dict()[name]), name
+
+
+def test_every_look_of_every_candidate_is_told(rows):
+    notebook = Notebook({})
+    contest = aimfor.Classifier("recall@precision>=0.7", steps=60, random_state=0).fit_supervised(
+        *rows, None, None, notebook
+    )
+    assert contest is not None
+    assert {look.candidate for look in notebook.looks} == {one.recipe.name for one in contest.candidates}
+    for candidate in contest.candidates:
+        own = [look for look in notebook.looks if look.candidate == candidate.recipe.name]
+        assert max(look.value for look in own) == candidate.value
+        aimed = candidate.recipe.aim is not None
+        assert np.isfinite([own[-1].violation, own[-1].multiplier, own[-1].threshold, own[-1].exact]).all() == aimed
+        assert bool(candidate.loss) == aimed
+
+
+class Impatient(Supervision):
+    def __init__(self, batches: int):
+        self.left = batches
+
+    def stepped(self, stage, step, steps):
+        self.left -= 1
+
+    def stopping(self):
+        return self.left <= 0
+
+
+@pytest.mark.parametrize("model", ["linear", "mlp"])
+@pytest.mark.parametrize("batches", [0, 5])
+def test_stopped_fit_gives_a_model_that_decides(rows, model, batches):
+    classifier = aimfor.Classifier("f1", model=model, steps=10**9, random_state=0)
+    classifier.fit_supervised(*rows, None, None, Impatient(batches))
+    assert set(classifier.predict(rows[0])) <= {0, 1}
+    assert all(entry["step"] <= batches for entry in classifier.history_)
+
+
+def test_batches_are_epochs_that_go_on_where_they_were():
+    batches = Batches(10, 4, np.random.default_rng(0))
+    taken = [next(batches) for _ in range(5)]
+    for first in (0, 2):
+        assert len(set(np.concatenate(taken[first : first + 2]))) == 8
+    kept = batches.kept()
+    rest = [next(batches) for _ in range(4)]
+    again = Batches(10, 4, np.random.default_rng(5))
+    again.restore(kept)
+    assert all(np.array_equal(next(again), one) for one in rest)
+
+
+def test_rows_on_disk_train_the_same_model(rows, tmp_path):
+    from aimfor.stored_rows import RowWriter, StoredRows
+
+    X, y = rows[0].astype(np.float32), rows[1]
+    with RowWriter(tmp_path / "rows", 8) as writer:
+        for part in np.array_split(X, 7):
+            writer.write(part)
+    stored = StoredRows(writer.path, 8)
+    assert np.array_equal(stored[10:20], X[10:20])
+    assert np.array_equal(stored[np.array([5, 3, 5])], X[[5, 3, 5]])
+    held = (X[:200], y[:200])
+    models = [
+        aimfor.Classifier("aucpr", steps=50, random_state=0).fit(features, y, validation_data=held)
+        for features in (X, stored)
+    ]
+    assert np.array_equal(models[0].raw_scores(X), models[1].raw_scores(stored))
+    with pytest.raises(ValueError, match="features"):
+        models[0].raw_scores(StoredRows(writer.path, 4))
