@@ -116,7 +116,7 @@ def rates_name(rates: Rates) -> str:
     return ", ".join([OURS, *(f"{name}_rate x {value:.3g}" for name, value in rates._asdict().items() if value != 1)])
 
 
-def report(cells: Cells, reference: dict[str, list[tuple[float, float]]]) -> None:
+def report(cells: Cells, chosen: dict[str, Chosen], reference: dict[str, list[tuple[float, float]]]) -> None:
     """Distance from the unmoved result, seed by seed."""
     rows = []
 
@@ -134,8 +134,10 @@ def report(cells: Cells, reference: dict[str, list[tuple[float, float]]]) -> Non
     for tuning in (RETUNED, UNTOUCHED):
         for name in (OURS, THEIRS):
             for scale in SCALES:
-                found = cells.find(stage="test", method=scaled(name, scale, tuning))
-                add(scaled(name, scale, tuning), found, reference[name])
+                method = scaled(name, scale, tuning)
+                steps, setting = choose(method, cells) if tuning == RETUNED else chosen[name]
+                found = cells.find(stage="test", method=method, steps=steps, **setting._asdict())
+                add(f"{method}: rate {setting.rate:g}, decay {setting.decay:g}", found, reference[name])
     columns = ["", "macro AP", "moved", "macro R@P0.9", "moved"]
     print_table("test images, mean over seeds, +- standard error of what moved", columns, rows)
 
@@ -180,7 +182,7 @@ def main() -> None:
     for name, one in chosen.items():
         found = unscaled.find(stage="test", method=name, steps=one.steps, **one.setting._asdict())
         reference[name] = measured([row for row in found if int(row["seed"]) in seeds])
-    report(cells, reference)
+    report(cells, chosen, reference)
 
 
 if __name__ == "__main__":
