@@ -1,7 +1,7 @@
 # Every command makes its own virtual environment when there is none, installs the pinned versions of constraints.txt,
 # and runs; the next run skips the install until pyproject.toml or constraints.txt changes.
 #
-#   make demo     two small problems, log-loss beside aimfor: a table, and demo/aimfor.png
+#   make demo     log-loss beside aimfor on two small problems, then fit and evaluate on a table: demo/
 #   make test     the tests, without those marked slow
 #   make slow     the tests marked slow
 #   make bench    time and memory of the loss beside log-loss: benchmarks/results/engine.csv and .png
@@ -23,10 +23,10 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist workste
 demo: $(VENV)/.installed-demo
 	$(BIN)/python -m aimfor.cli demo --out demo
 
-test: $(VENV)/.installed-dev
+test: $(VENV)/.installed-dev $(VENV)/.browser
 	$(PYTEST)
 
-slow: $(VENV)/.installed-dev
+slow: $(VENV)/.installed-dev $(VENV)/.browser
 	$(PYTEST) -m slow
 
 bench: $(VENV)/.installed-dev
@@ -51,6 +51,13 @@ $(VENV)/.installed-demo: pyproject.toml constraints.txt $(VENV)/.made
 $(VENV)/.installed-dev: pyproject.toml constraints.txt $(VENV)/.made
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all,dev]'
 	touch $(VENV)/.installed-demo $@
+
+# The tests of the page open it in Chromium. Where it is absent and cannot be installed, they are skipped with a reason.
+$(VENV)/.browser: $(VENV)/.made
+	@command -v chromedriver > /dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null \
+	  && { apt-get update -qq; apt-get install -y -qq --no-install-recommends chromium chromium-driver; } > /dev/null 2>&1; } \
+	  || echo "Chromium could not be installed: the tests of the page will be skipped"
+	touch $@
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "aimfor needs Python 3.10 or newer: make PYTHON=...")'

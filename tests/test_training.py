@@ -123,7 +123,7 @@ def test_rows_on_disk_train_the_same_model(rows, tmp_path):
     X, y = rows[0].astype(np.float32), rows[1]
     with RowWriter(tmp_path / "rows", 8) as writer:
         for part in np.array_split(X, 7):
-            writer.write(part)
+            writer.append(part)
     stored = StoredRows(writer.path, 8)
     assert np.array_equal(stored[10:20], X[10:20])
     assert np.array_equal(stored[np.array([5, 3, 5])], X[[5, 3, 5]])

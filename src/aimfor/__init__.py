@@ -16,6 +16,7 @@ from aimfor.pairwise import pairwise_auc_loss
 
 if TYPE_CHECKING:
     from aimfor.estimators import Classifier as Classifier
+    from aimfor.program.model_files import load as load
     from aimfor.scorers import scorer as scorer
 
     __version__: str
@@ -47,7 +48,7 @@ __all__ = [
 ]
 
 # They need the extra `sklearn`, which the rest does without; hence not in __all__, which a star imports.
-_WITH_SCIKIT_LEARN = {"Classifier": "estimators", "scorer": "scorers"}
+_WITH_SCIKIT_LEARN = {"Classifier": "estimators", "load": "program.model_files", "scorer": "scorers"}
 
 
 def __getattr__(name: str) -> Any:
@@ -58,7 +59,7 @@ def __getattr__(name: str) -> Any:
     try:
         module = importlib.import_module(f"aimfor.{_WITH_SCIKIT_LEARN[name]}")
     except ModuleNotFoundError as error:
-        if error.name not in ("sklearn", "scipy", "rich"):
+        if error.name not in ("sklearn", "scipy", "rich", "safetensors"):
             raise
         raise ModuleNotFoundError(
             f"aimfor.{name} needs its extra: pip install 'aimfor[sklearn]'", name=error.name

@@ -1,10 +1,11 @@
-"""Serve: from scores to chances, as curves fitted on validation rows."""
+"""Serve: from scores to chances, as curves fitted on validation rows; a curve is data, which a file can hold."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
@@ -12,30 +13,54 @@ from sklearn.linear_model import LogisticRegression
 ISOTONIC_ROWS = 1000
 
 
-def calibration(kind: bool | str, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> Any:
-    """Scores -> chance of being positive."""
-    if len(np.unique(labels)) < 2:
-        return Constant(float(labels[0]))
-    if kind == "isotonic" or (kind is True and len(labels) >= ISOTONIC_ROWS):
-        return IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, labels, weights).predict
-    return Logistic(LogisticRegression().fit(scores[:, None], labels, weights))
-
-
+@dataclass(frozen=True)
 class Constant:
     """The same chance for every score."""
 
-    def __init__(self, value: float):
-        self.value = value
+    value: float
 
     def __call__(self, scores: np.ndarray) -> np.ndarray:
         return np.full(len(scores), self.value)
 
 
+@dataclass(frozen=True)
 class Logistic:
-    """A logistic curve."""
+    """A logistic curve: the chance is expit(slope * score + offset)."""
 
-    def __init__(self, model: LogisticRegression):
-        self.model = model
+    slope: float
+    offset: float
 
     def __call__(self, scores: np.ndarray) -> np.ndarray:
-        return self.model.predict_proba(scores[:, None])[:, 1]
+        return expit(self.slope * scores + self.offset)
+
+
+@dataclass(frozen=True, eq=False)
+class Isotonic:
+    """A rising curve of straight pieces through the points (x, y), level outside of them."""
+
+    x: np.ndarray
+    y: np.ndarray
+
+    def __call__(self, scores: np.ndarray) -> np.ndarray:
+        return np.interp(scores, self.x, self.y)
+
+
+Curve = Constant | Logistic | Isotonic
+
+
+def calibration(kind: bool | str, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> Curve:
+    """Scores -> chance of being positive.
+
+    Args:
+        kind: "isotonic", "logistic", or True for the one that suits the number of rows.
+        scores: `[n]`.
+        labels: `[n]` of 0 or 1.
+        weights: `[n]`, or None for 1.
+    """
+    if len(np.unique(labels)) < 2:
+        return Constant(float(labels[0]))
+    if kind == "isotonic" or (kind is True and len(labels) >= ISOTONIC_ROWS):
+        rising = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, labels, weights)
+        return Isotonic(rising.X_thresholds_.astype(np.float64), rising.y_thresholds_.astype(np.float64))
+    model = LogisticRegression().fit(scores[:, None], labels, weights)
+    return Logistic(float(model.coef_[0, 0]), float(model.intercept_[0]))

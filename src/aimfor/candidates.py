@@ -43,13 +43,13 @@ def log_loss_recipes(decays: Sequence[float], multiclass: bool) -> list[Recipe]:
 def aim_recipes(aim: Aim, decay: float, restarts: int) -> list[Recipe]:
     """The aim and its area, with convex and tight surrogates, from log-loss and, `restarts` times, from scratch."""
     area = AUCPR()
-    starts = ["log-loss", *["scratch"] * restarts]
+    starts = [("log-loss", 1), *(("scratch", attempt) for attempt in range(1, restarts + 1))]
     aims = [aim] if aim == area else [aim, area]
     return [
-        Recipe(one, surrogate, "surrogate", start, decay)
+        Recipe(one, surrogate, "surrogate", start, decay, attempt=attempt)
         for one in aims
         for surrogate in ("hinge", "sigmoid")
-        for start in starts
+        for start, attempt in starts
     ]
 
 

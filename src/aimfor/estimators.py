@@ -176,7 +176,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         self, X: Any, y: Any, sample_weight: Any, validation_data: tuple[Any, ...] | None, supervision: Supervision
     ) -> Contest | None:
         """`fit` for those who keep its state, stop it or compare its candidates; the contest, None with a solver."""
-        aim = self._check_options()
+        aim = self.check_options()
         X, labels, weights = self._check_rows(X, y, sample_weight)
         for count in aim.label_counts():
             checks.rule(count == labels.shape[1], "aim", f"must have one target per label ({labels.shape[1]})", count)
@@ -230,7 +230,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         Returns:
             Itself.
         """
-        aim = self._check_options()
+        aim = self.check_options()
         first = not hasattr(self, "running_")
         X, labels, weights = self._check_rows(X, y, sample_weight, classes=classes, first=first, partial=True)
         part = Part(X, labels, weights)
@@ -345,7 +345,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
 
     # What was asked for.
 
-    def _check_options(self) -> Aim:
+    def check_options(self) -> Aim:
+        """Refuse options that `fit` would refuse, before any row is there; the aim as a record."""
         aim = parse_aim(self.aim)
         checks.choice("solver", self.solver, SOLVERS)
         checks.choice("surrogate", self.surrogate, ("auto", "log_loss", *SURROGATES))

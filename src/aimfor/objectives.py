@@ -53,6 +53,7 @@ class Recipe:
         start: "scratch", or "log-loss" for the weights of the best log-loss head.
         decay: weight of half the squared weights in the loss.
         balanced: whether log-loss gives both classes of a label the same total weight.
+        attempt: which of several starts from scratch.
     """
 
     aim: Aim | None
@@ -61,6 +62,7 @@ class Recipe:
     start: str = "scratch"
     decay: float = 0.0
     balanced: bool = False
+    attempt: int = 1
 
     @property
     def name(self) -> str:
@@ -68,7 +70,8 @@ class Recipe:
         if self.aim is None:
             return f"{'balanced ' if self.balanced else ''}log-loss, decay {self.decay:g}"
         exact = ", exact constraint" if self.constraint == "exact" else ""
-        return f"{self.aim}, {self.surrogate}{exact}, from {self.start}"
+        again = f", attempt {self.attempt}" if self.attempt > 1 else ""
+        return f"{self.aim}, {self.surrogate}{exact}, from {self.start}{again}"
 
 
 class LogLoss:

@@ -157,13 +157,13 @@ def operating_point(
             raise ValueError(f"confidence needs an aim with a constraint, got {str(record)!r}")
     if not isinstance(source, str):
         raise TypeError(f"source must be a text, got {source!r}")
-    columns = _columns(data)
+    columns = columns_of(data)
     aims = _one_per_label(record, None if data.labels.ndim == 1 else len(columns))
     points = tuple(_choose(rows, aim, confidence, source) for rows, aim in zip(columns, aims, strict=True))
     return points[0] if data.labels.ndim == 1 else points
 
 
-class _Rows(NamedTuple):
+class LabelRows(NamedTuple):
     """The rows of one label that have a weight; the weights are None where all are equal."""
 
     labels: NDArray[np.bool_]
@@ -171,14 +171,15 @@ class _Rows(NamedTuple):
     weights: Array | None
 
 
-def _columns(data: checks.MetricArrays) -> list[_Rows]:
+def columns_of(data: checks.MetricArrays) -> list[LabelRows]:
+    """The rows of each label by themselves, without those of weight 0."""
     shape = (len(data.labels), -1)
     parts = (data.labels.reshape(shape).T, data.scores.reshape(shape).T, data.weights.reshape(shape).T)
     columns = []
     for labels, scores, weights in zip(*parts, strict=True):
         present = weights > 0
         equal = bool((weights[present] == weights[present][:1]).all())
-        columns.append(_Rows(labels[present], scores[present], None if equal else weights[present]))
+        columns.append(LabelRows(labels[present], scores[present], None if equal else weights[present]))
     return columns
 
 
@@ -199,7 +200,7 @@ def _one_per_label(aim: Aim, num_labels: int | None) -> list[Aim]:
     ]
 
 
-def _choose(rows: _Rows, aim: Aim, confidence: float | None, source: str) -> OperatingPoint:
+def _choose(rows: LabelRows, aim: Aim, confidence: float | None, source: str) -> OperatingPoint:
     if confidence is not None and rows.weights is not None:
         raise ValueError("confidence needs equal sample weights, as exact tails count rows, got unequal ones")
     curve = cumulate(rows.labels, rows.scores, np.ones(rows.labels.size) if rows.weights is None else rows.weights)
@@ -217,11 +218,11 @@ def _choose(rows: _Rows, aim: Aim, confidence: float | None, source: str) -> Ope
         aim=str(aim),
         threshold=None if reason is not None else float(curve.thresholds[index]),
         chosen=chosen,
-        precision=_ratio(counts.tp, counts.fp),
-        recall=_ratio(counts.tp, counts.fn),
-        fpr=_ratio(counts.fp, counts.tn),
+        precision=ratio(counts.tp, counts.fp),
+        recall=ratio(counts.tp, counts.fn),
+        fpr=ratio(counts.fp, counts.tn),
         counts=counts,
-        intervals=_intervals(counts, level) if rows.weights is None else None,
+        intervals=intervals_of(counts, level) if rows.weights is None else None,
         confidence=confidence,
         num_rows=rows.labels.size,
         num_positives=int(rows.labels.sum()),
@@ -238,7 +239,7 @@ class _Choice(NamedTuple):
     reason: str | None
 
 
-def _best_f_beta(rows: _Rows, curve: Curve, beta: Any) -> _Choice:
+def _best_f_beta(rows: LabelRows, curve: Curve, beta: Any) -> _Choice:
     chosen = f"best F{show_target(beta)}"
     if curve.num_positives == 0:
         return _Choice(chosen, None, NO_POSITIVE)
@@ -246,7 +247,7 @@ def _best_f_beta(rows: _Rows, curve: Curve, beta: Any) -> _Choice:
     return _Choice(chosen, int(np.flatnonzero(curve.thresholds == threshold)[0]), None)
 
 
-def _best_at_constraint(rows: _Rows, curve: Curve, aim: PointAim, confidence: float | None) -> _Choice:
+def _best_at_constraint(rows: LabelRows, curve: Curve, aim: PointAim, confidence: float | None) -> _Choice:
     # The text of the aim says all that is needed: "recall@precision>=" is objective, constrained rate and sense.
     objective, constrained = aim.text[:-2].split("@")
     at_least, target = aim.text[-2:] == ">=", aim.target
@@ -282,7 +283,7 @@ def _rate_of(curve: Curve, name: str) -> Array:
 
 
 def _certain(
-    rows: _Rows, curve: Curve, constrained: str, target: float, level: float
+    rows: LabelRows, curve: Curve, constrained: str, target: float, level: float
 ) -> tuple[Array, NDArray[np.bool_]]:
     """The exact p-value of "the constraint is broken" at each threshold, and at which thresholds it is kept.
 
@@ -302,7 +303,7 @@ def _certain(
     return tails, tails <= level
 
 
-def _walk(rows: _Rows, min_precision: float, level: float) -> NDArray[np.bool_]:
+def _walk(rows: LabelRows, min_precision: float, level: float) -> NDArray[np.bool_]:
     """For each number of rows taken from the top, 0 to n, whether the precision of the population is certain there.
 
     A walk goes down row by row from one of several starts, while the p-value stays within its share of the level; on
@@ -347,7 +348,8 @@ def _upper_tail(successes: NDArray, trials: NDArray | float, rate: float) -> Arr
     return np.where(successes > 0, tails, 1.0)
 
 
-def _intervals(counts: Counts, level: float) -> Intervals:
+def intervals_of(counts: Counts, level: float) -> Intervals:
+    """Exact intervals of the three rates."""
     return Intervals(
         _clopper_pearson(counts.tp, counts.fp, level),
         _clopper_pearson(counts.tp, counts.fn, level),
@@ -374,7 +376,8 @@ def _scipy_special():
     return special
 
 
-def _ratio(part: float, rest: float) -> float | None:
+def ratio(part: float, rest: float) -> float | None:
+    """The share of a part, None of nothing."""
     return part / (part + rest) if part + rest > 0 else None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -40,7 +42,7 @@ class StoredRows:
 
 
 class RowWriter:
-    """Writes rows to the file of `StoredRows`, as a context.
+    """Writes rows to the file of `StoredRows`, as a context; an error inside removes the file.
 
     Args:
         path: the file; replaced when it exists.
@@ -50,23 +52,38 @@ class RowWriter:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     with RowWriter(Path(folder) / "rows", 2) as writer:
-        ...         writer.write(np.ones((3, 2), dtype=np.float32))
+        ...         writer.append(np.ones((3, 2), dtype=np.float32))
         ...     StoredRows(writer.path, 2)[np.array([0, 2])].shape
         (2, 2)
     """
 
     def __init__(self, path: str | Path, num_features: int):
         self.path, self.num_features = Path(path), num_features
-        self._file = self.path.open("wb")
 
     def __enter__(self) -> RowWriter:
+        self._file = self.path.open("wb")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
-        self._file.close()
-
-    def write(self, rows: NDArray[np.float32]) -> None:
-        """Append rows `[b, D]`."""
+    def append(self, rows: NDArray[np.float32]) -> None:
+        """Write some rows `[b, D]`."""
         if rows.ndim != 2 or rows.shape[1] != self.num_features:
-            raise ValueError(f"rows must have {self.num_features} features, got shape {rows.shape}")
-        self._file.write(np.ascontiguousarray(rows, dtype=np.float32).data)
+            raise ValueError(f"rows must have shape [b, {self.num_features}], got {rows.shape}")
+        with self._named():
+            self._file.write(np.ascontiguousarray(rows, dtype=np.float32).data)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
+        try:
+            with self._named():
+                self._file.close()  # writes what is left, for which there may be no room
+        except OSError:
+            self.path.unlink()
+            raise
+        if error is not None:
+            self.path.unlink()
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:  # a full disk does not say of itself for which file
+            raise OSError(error.errno, error.strerror, str(self.path)) from error

@@ -1,0 +1,423 @@
+"""Tell: the commands of the program, `aimfor fit` and the others."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+EXIT_CODES = "Exit codes: 0 done, 1 an error told in one sentence, 2 wrong usage, 3 promise not held (--strict)."
+MISSED = 3
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Data = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="DATA...", help="CSV, TSV (also .gz), Parquet, Feather, LIBSVM or NPZ; files or a folder of them."
+    ),
+]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--label", help="Column to predict; given again for several, or one column of lists."),
+]
+AimText = Annotated[str, typer.Option("--aim", help='Such as "recall@precision>=0.9", "aucpr", "f1", "tpr@fpr<=0.01".')]
+Positive = Annotated[
+    str | None, typer.Option(help="Value of the label that counts as positive; the second in order otherwise.")
+]
+Weight = Annotated[str | None, typer.Option(help="Column of row weights.")]
+Group = Annotated[str | None, typer.Option(help="Column of groups that stay together when rows are split.")]
+Time = Annotated[str | None, typer.Option(help="Column of times: the latest rows measure, those before them choose.")]
+Numeric = Annotated[list[str] | None, typer.Option(help="Column to read as numbers.")]
+Categorical = Annotated[list[str] | None, typer.Option(help="Column to read as categories.")]
+Drop = Annotated[list[str] | None, typer.Option(help="Column to leave out.")]
+Memory = Annotated[int, typer.Option(min=1, help="Megabytes of features held in memory; more go to disk.")]
+Validation = Annotated[float, typer.Option(min=0, max=0.9, help="Share of the rows that choose model and threshold.")]
+Test = Annotated[float, typer.Option(min=0, max=0.9, help="Share of the rows that only measure.")]
+Model = Annotated[str, typer.Option(help='"linear" or "mlp".')]
+Hidden = Annotated[list[int] | None, typer.Option(help="Width of a hidden layer of the mlp; given again for more.")]
+Surrogate = Annotated[str, typer.Option(help='"auto" tries several and log-loss; or one of them: "hinge", "log", ...')]
+Constraint = Annotated[str, typer.Option(help='"surrogate" or "exact", for a single surrogate.')]
+Solver = Annotated[str, typer.Option(help='"sgd"; "lp" or "search" for small linear problems, exactly.')]
+Restarts = Annotated[int, typer.Option(min=0, help="Candidates started from scratch, for each recipe.")]
+Confidence = Annotated[
+    float | None, typer.Option(help="Chance, such as 0.95, that the constraint holds on new data; none unless asked.")
+]
+Calibrate = Annotated[bool, typer.Option("--calibrate", help="Fit probabilities, for predict_proba.")]
+Steps = Annotated[int, typer.Option(min=1, help="Batches that each stage trains for.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Rows of a batch.")]
+LearningRate = Annotated[float, typer.Option(help="Of Adam, at the start.")]
+WeightDecay = Annotated[str, typer.Option(help='A number, or "auto" to try several.')]
+Patience = Annotated[int, typer.Option(min=1, help="Looks at the validation rows without gain that end a stage.")]
+Device = Annotated[str, typer.Option(help="Where training runs.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of everything random.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Model folder that `aimfor fit` wrote.")]
+
+
+@app.callback(help=f"Train for the number you are judged by.\n\n{EXIT_CODES}")
+def aimfor(
+    show_version: Annotated[bool, typer.Option("--version", is_eager=True, help="Print the version and exit.")] = False,
+) -> None:
+    """What every command shares."""
+    if show_version:
+        typer.echo(f"aimfor {version('aimfor')}")
+        raise typer.Exit
+
+
+@app.command(no_args_is_help=True)
+def fit(
+    data: Data = None,
+    label: Labels = None,
+    aim: AimText = "aucpr",
+    out: Annotated[Path, typer.Option(help="Model folder; an earlier model stays until the new one is whole.")] = Path(
+        "run"
+    ),
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the interrupted run in --out.")] = False,
+    positive: Positive = None,
+    weight: Weight = None,
+    group: Group = None,
+    time: Time = None,
+    numeric: Numeric = None,
+    categorical: Categorical = None,
+    drop: Drop = None,
+    validation_fraction: Validation = 0.2,
+    test_fraction: Test = 0.2,
+    model: Model = "linear",
+    hidden: Hidden = None,
+    surrogate: Surrogate = "auto",
+    constraint: Constraint = "surrogate",
+    solver: Solver = "sgd",
+    restarts: Restarts = 1,
+    confidence: Confidence = None,
+    calibrate: Calibrate = False,
+    steps: Steps = 2000,
+    batch_size: BatchSize = 512,
+    learning_rate: LearningRate = 0.01,
+    weight_decay: WeightDecay = "auto",
+    patience: Patience = 4,
+    device: Device = "cpu",
+    seed: Seed = 0,
+    memory: Memory = 256,
+    as_json: Json = False,
+) -> None:
+    """Train a model for an aim, choose its threshold, and write a model folder with a page to look at.
+
+    \b
+    aimfor fit transactions.parquet --label is_fraud --aim "recall@precision>=0.9" --out run/
+    aimfor fit shards/ --label is_fraud --time booked_at --model mlp --confidence 0.95
+    aimfor fit notes.csv --label urgent --label billing --aim f1
+    aimfor fit --resume --out run/          # go on after an interruption
+
+    Rows are split three ways: most train, some choose model and threshold, some only measure. Log-loss is always among
+    the candidates, and kept unless another is better by more than chance. Ctrl-C stops with the best model so far.
+    """
+    from aimfor.program import fitting
+    from aimfor.program.jobs import Job
+
+    with told_in_one_sentence():
+        given = locals()
+        job = Job.read(out / fitting.WORK) if resume and not data else _job(given)
+        with _progress(job.aim) as shown:
+            facts = fitting.fit(job, out, command=_command(), resume=resume, shown=shown)
+        page = out / "report.html"
+        if as_json:
+            _print_json({"out": str(out), "page": str(page), **_short(facts)})
+            return
+        typer.echo(facts["data"]["said"])
+        for measured in facts["labels"]:
+            _tell(measured, len(facts["labels"]) > 1)
+        typer.echo(f"{page}: the page to look at")
+
+
+@app.command(no_args_is_help=True)
+def score(
+    run: RunFolder,
+    data: Data,
+    out: Annotated[Path, typer.Option(help="A .csv, .tsv, .parquet or .feather file.")] = Path("scored.csv"),
+    as_json: Json = False,
+) -> None:
+    """Write score and decision of every row, in order.
+
+    \b
+    aimfor score run/ new.csv --out scored.csv
+
+    A category that training never saw counts as none of those it saw; a missing value as training treated it; a missing
+    column is an error. Without an operating point the decision stays empty.
+    """
+    from aimfor.program.scoring import score as write_scores
+
+    with told_in_one_sentence():
+        rows = write_scores(run, data or [], out)
+        if as_json:
+            _print_json({"out": str(out), "rows": rows})
+        else:
+            typer.echo(f"{out}: {rows:,} rows")
+
+
+@app.command(no_args_is_help=True)
+def evaluate(
+    run: RunFolder,
+    data: Data,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 3 where the promise was not held.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Measure a model on labelled rows it has not seen: exact metrics with intervals, and whether the promise held.
+
+    \b
+    aimfor evaluate run/ holdout.csv
+    aimfor evaluate run/ holdout.csv --strict --json
+    """
+    from aimfor.program.scoring import evaluate as measure
+
+    with told_in_one_sentence():
+        found = measure(run, data or [])
+        if as_json:
+            _print_json({"labels": [_short_label(measured) for measured in found]})
+        else:
+            for measured in found:
+                _tell(measured, len(found) > 1)
+    if strict and any(measured["verdict"] not in ("met", "no constraint") for measured in found):
+        raise typer.Exit(MISSED)
+
+
+@app.command(no_args_is_help=True)
+def compare(
+    data: Data,
+    label: Labels = None,
+    aim: AimText = "aucpr",
+    splits: Annotated[int, typer.Option(min=1, help="How many times the rows are split anew.")] = 3,
+    positive: Positive = None,
+    weight: Weight = None,
+    group: Group = None,
+    time: Time = None,
+    numeric: Numeric = None,
+    categorical: Categorical = None,
+    drop: Drop = None,
+    validation_fraction: Validation = 0.2,
+    test_fraction: Test = 0.2,
+    model: Model = "linear",
+    hidden: Hidden = None,
+    restarts: Restarts = 1,
+    confidence: Confidence = None,
+    steps: Steps = 2000,
+    batch_size: BatchSize = 512,
+    learning_rate: LearningRate = 0.01,
+    weight_decay: WeightDecay = "auto",
+    patience: Patience = 4,
+    device: Device = "cpu",
+    seed: Seed = 0,
+    memory: Memory = 256,
+    as_json: Json = False,
+) -> None:
+    """Log-loss, balanced log-loss and aimfor: same model, same rows, same budget, measured on rows none of them saw.
+
+    \b
+    aimfor compare transactions.parquet --label is_fraud --aim "recall@precision>=0.9"
+    """
+    from aimfor.program import fitting
+
+    with told_in_one_sentence(), tempfile.TemporaryDirectory(prefix="aimfor-") as folder:
+        job = _job(locals())
+        with _progress(job.aim) as shown:
+            found = fitting.compare(job, Path(folder), splits=splits, shown=shown)
+        if as_json:
+            short = [{"split": one["split"], "method": one["method"], **_short_label(one)} for one in found]
+            _print_json({"aim": job.aim, "measured": short})
+        else:
+            _print_comparison(found)
+
+
+@app.command(no_args_is_help=True)
+def report(run: RunFolder) -> None:
+    """Make the page of a model folder again.
+
+    \b
+    aimfor report run/
+    """
+    from aimfor.program.stories import write_page
+
+    with told_in_one_sentence():
+        typer.echo(f"{write_page(run)}: the page to look at")
+
+
+@app.command(no_args_is_help=True)
+def export(
+    run: RunFolder,
+    out: Annotated[Path, typer.Option(help="The .onnx file.")] = Path("model.onnx"),
+) -> None:
+    """Write preparation, network and threshold as one ONNX file.
+
+    \b
+    aimfor export run/ --out model.onnx
+    """
+    from aimfor.program.model_files import load_model
+    from aimfor.program.onnx_export import export_onnx
+
+    with told_in_one_sentence():
+        model = load_model(run)
+        export_onnx(model.classifier, model.preparation, out)
+        typer.echo(f"{out}: written")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for picture, tables and model; made when absent.")] = Path("demo"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the data, the splits and the models.")] = 0,
+) -> None:
+    """Log-loss beside aimfor on two small problems, then fit and evaluate on a table; in about a minute."""
+    import torch
+
+    from aimfor.demo import run
+
+    torch.set_num_threads(1)  # its batches are small: a second thread would cost more than it brings
+    with told_in_one_sentence():
+        run(out, seed)
+        from aimfor.program.digits import AIM, write_tables
+
+        known, unseen = write_tables(out, seed)
+        model = out / "run"
+        typer.echo(f"\naimfor fit {known} --label is_8 --aim '{AIM}' --out {model}")
+        fit([str(known)], label=["is_8"], aim=AIM, out=model, seed=seed)
+        typer.echo(f"\naimfor evaluate {model} {unseen}")
+        evaluate(model, [str(unseen)])
+
+
+# What comes in and goes out
+
+
+@contextmanager
+def told_in_one_sentence() -> Iterator[None]:
+    """Inside, what the user can mend is told in one sentence, warnings too, and ends the program with 1."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        typer.echo(f"warning: {message}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        try:
+            yield
+        except (ValueError, OSError, ModuleNotFoundError) as error:
+            typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+            raise typer.Exit(1) from error
+
+
+def _job(given: dict[str, Any]) -> Any:
+    """The job that the options of a command ask for."""
+    from aimfor.program.jobs import Job
+    from aimfor.program.tables import DataError
+
+    if not given["data"]:
+        raise DataError("DATA must name at least one file or folder")
+    names = ("model", "surrogate", "constraint", "solver", "restarts", "confidence", "calibrate", "steps")
+    names += ("batch_size", "learning_rate", "patience", "device")
+    options = {name: given[name] for name in names if name in given}
+    options["weight_decay"] = _decay(given["weight_decay"])
+    if given["hidden"]:
+        options["hidden_layer_sizes"] = tuple(given["hidden"])
+    return Job(
+        paths=tuple(str(Path(path).absolute()) for path in given["data"]),
+        labels=tuple(given["label"] or ()),
+        memory=given["memory"] * 2**20,
+        numeric=tuple(given["numeric"] or ()),
+        categorical=tuple(given["categorical"] or ()),
+        drop=tuple(given["drop"] or ()),
+        **{name: given[name] for name in ("aim", "positive", "weight", "group", "time", "seed")},
+        **{name: given[name] for name in ("validation_fraction", "test_fraction")},
+        options=options,
+    )
+
+
+def _decay(text: str) -> float | str:
+    if text == "auto":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f'weight-decay must be a number or "auto", got {text!r}') from None
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Any]:
+    """Progress on a terminal, quiet in a pipe."""
+    from aimfor.progress import Progress
+    from aimfor.supervision import Supervision
+
+    if not sys.stderr.isatty():
+        yield Supervision()
+        return
+    with Progress(name) as shown:
+        yield shown
+
+
+def _command() -> str:
+    return shlex.join(["aimfor", *sys.argv[1:]])
+
+
+def _print_json(facts: dict[str, Any]) -> None:
+    typer.echo(json.dumps(facts, indent=1, allow_nan=False))
+
+
+def _short(facts: dict[str, Any]) -> dict[str, Any]:
+    labels = [_short_label(measured) for measured in facts["labels"]]
+    return {**{name: facts[name] for name in ("aim", "confidence", "candidates")}, "labels": labels}
+
+
+def _short_label(measured: dict[str, Any]) -> dict[str, Any]:
+    names = ("name", "rows", "positives", "verdict", "sentence", "metric", "operating", "constraint", "level")
+    return {name: measured[name] for name in names}
+
+
+def _tell(measured: dict[str, Any], named: bool) -> None:
+    metric = measured["metric"]
+    typer.echo((f"{measured['name']}: " if named else "") + measured["sentence"])
+    if metric["ours"] is not None:
+        beside = "" if metric["baseline"] is None else f" (log-loss {metric['baseline']:.4f})"
+        typer.echo(f"{metric['name']} on {measured['rows']:,} unseen rows: {metric['ours']:.4f}{beside}")
+
+
+def _print_comparison(found: list[dict[str, Any]]) -> None:
+    """One row per method: means over labels, then mean and standard error over splits."""
+    import numpy as np
+    from rich.console import Console
+    from rich.table import Table
+
+    splits = sorted({one["split"] for one in found})
+    rates = ("precision", "recall", "fpr")
+    table = Table("method", found[0]["metric"]["name"], *(f"{rate} at threshold" for rate in rates), "constraint held")
+    for method in dict.fromkeys(one["method"] for one in found):
+        own = [[one for one in found if (one["method"], one["split"]) == (method, split)] for split in splits]
+
+        def shown(values: list[list[float | None]]) -> str:
+            means = [np.mean(known) for one in values if (known := [value for value in one if value is not None])]
+            if not means:
+                return "-"
+            error = f" ± {np.std(means, ddof=1) / np.sqrt(len(means)):.4f}" if len(means) > 1 else ""
+            return f"{np.mean(means):.4f}{error}"
+
+        held = [one["constraint"] and one["constraint"]["held"] for group in own for one in group]
+        known = [one for one in held if one is not None]
+        table.add_row(
+            method,
+            shown([[one["metric"]["ours"] for one in group] for group in own]),
+            *(shown([[one["operating"][rate] for one in group] for group in own]) for rate in rates),
+            f"{sum(known)} of {len(known)}" if known else "-",
+        )
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    console.print(table)
+    rows = found[0]["rows"]
+    console.print(f"{rows:,} unseen rows a split, {len(splits)} splits; ± is the standard error over splits.")

@@ -1,0 +1,253 @@
+"""Fit: from a job to a model folder, and log-loss beside it on the same rows."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import platform
+import shutil
+import time
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aimfor.aim_parser import aim as read_aim
+from aimfor.aims import Aim
+from aimfor.candidates import Contest, plain
+from aimfor.estimators import Classifier
+from aimfor.objectives import Recipe
+from aimfor.operating_points import OperatingPoint, operating_point
+from aimfor.program.datasets import Dataset, Part
+from aimfor.program.jobs import Job
+from aimfor.program.measures import MAX_POINTS, measure_label
+from aimfor.program.model_files import save_model
+from aimfor.program.running import Run
+from aimfor.program.stories import write_story
+from aimfor.program.tables import DataError
+from aimfor.supervision import Supervision
+from aimfor.training import Candidate
+
+# Where a run keeps what it needs to go on; gone when it is done.
+WORK = ".work"
+# With many labels each curve gets fewer points, as a page has to hold them all.
+LEAST_POINTS = 50
+LIBRARIES = ("aimfor", "torch", "numpy", "scikit-learn", "pyarrow")
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A job that was done: the model, all its candidates (None with an exact solver) and the rows."""
+
+    classifier: Classifier
+    contest: Contest | None
+    dataset: Dataset
+
+    @property
+    def held_out(self) -> Part:
+        """Rows that choose."""
+        return self.dataset.validation if len(self.dataset.validation.labels) else self.dataset.train
+
+    @property
+    def unseen(self) -> Part:
+        """Rows that measure."""
+        return self.dataset.test if len(self.dataset.test.labels) else self.held_out
+
+    @property
+    def points(self) -> tuple[OperatingPoint, ...]:
+        """One per label."""
+        points = self.classifier.operating_point_
+        return points if isinstance(points, tuple) else (points,)
+
+    def scores(self, part: Part, candidate: Candidate | None = None) -> np.ndarray:
+        """Raw scores `[n, L]` of the rows of a part, by the model or by another candidate."""
+        model = self.classifier
+        if candidate is not None:
+            model = copy.copy(model)
+            model.keep_candidate(candidate)
+        return model.raw_scores(part.features)
+
+
+def fit(job: Job, out: Path, *, command: str, resume: bool, shown: Supervision) -> dict[str, Any]:
+    """Fit, and write the model folder.
+
+    Args:
+        job: what to fit.
+        out: the folder; an earlier model in it stays until the new one is whole.
+        command: how it was asked for, for the page.
+        resume: whether to go on from what an interrupted run left in the folder.
+        shown: who shows progress.
+
+    Returns:
+        The facts of the page, but for its history.
+    """
+    started = time.monotonic()
+    classifier, work = job.classifier(), out / WORK
+    if not resume and work.exists():
+        shutil.rmtree(work)
+    work.mkdir(parents=True, exist_ok=True)
+    try:
+        dataset = job.dataset(work)
+        job.write(work, dataset.fingerprint)
+        _check_confidence(classifier, dataset)
+    except (ValueError, OSError):
+        if not resume:  # nothing was begun that could be taken up again
+            shutil.rmtree(work)
+            if not any(out.iterdir()):
+                out.rmdir()
+        raise
+    run = Run(work, shown)
+    with run.interruptible():
+        fitted = train(classifier, dataset, run)
+    facts = {
+        "aim": str(read_aim(job.aim)),
+        "labels": measured(fitted),
+        "candidates": [{**entry, "chosen": bool(np.any(entry["chosen"]))} for entry in classifier.history_],
+        "data": {"said": dataset.said, **dataset.summary},
+        "made": _made(job, dataset, command, time.monotonic() - started, run.stopped),
+        "confidence": classifier.confidence,
+    }
+    chosen = {} if fitted.contest is None else fitted.contest.candidates[fitted.contest.chosen].loss
+    data = {"label_columns": list(job.labels), "labels": list(dataset.label_names), "fingerprint": dataset.fingerprint}
+    save_model(
+        out,
+        classifier,
+        preparation=dataset.preparation,
+        extra={"data": data},
+        loss_state={name: chosen[name] for name in ("multipliers", "thresholds", "priors") if name in chosen},
+    )
+    write_story(out, facts, run.looks)
+    if not run.stopped:
+        shutil.rmtree(work)
+    return facts
+
+
+def train(classifier: Classifier, dataset: Dataset, supervision: Supervision) -> Fitted:
+    """Fit the classifier on the rows of a data set."""
+    held_out = tuple(dataset.validation) if len(dataset.validation.labels) else None
+    contest = classifier.fit_supervised(*dataset.train, held_out, supervision)
+    if len(dataset.label_names) == 1:
+        # Rows came as 0 and 1, a byte each; their names are these.
+        classifier.classes_ = np.asarray(_as_numbers(dataset.classes))
+    return Fitted(classifier, contest, dataset)
+
+
+def _as_numbers(classes: tuple[str, str]) -> list[Any]:
+    """Classes that are whole numbers, written as such, as numbers; others as they are."""
+    whole = all(text.lstrip("-").isdecimal() and str(int(text)) == text for text in classes)
+    return [int(text) for text in classes] if whole else list(classes)
+
+
+def measured(fitted: Fitted) -> list[dict[str, Any]]:
+    """Every label on the rows that the model never saw, log-loss beside it."""
+    baseline = None if fitted.contest is None else fitted.contest.best(plain)
+    scores, chosen_on = fitted.scores(fitted.unseen), fitted.scores(fitted.held_out)
+    other = None if baseline is None else fitted.scores(fitted.unseen, baseline)
+    labels, validation = _columns(fitted.unseen), _columns(fitted.held_out)
+    names = fitted.dataset.label_names
+    return [
+        measure_label(
+            name,
+            labels=labels[:, index],
+            scores=scores[:, index],
+            baseline_scores=None if other is None else other[:, index],
+            point=fitted.points[index],
+            aim=aim_of_label(read_aim(fitted.classifier.aim), index),
+            weights=fitted.unseen.weights,
+            validation=(validation[:, index], chosen_on[:, index], fitted.held_out.weights),
+            num_points=max(LEAST_POINTS, MAX_POINTS // len(names)),
+        )
+        for index, name in enumerate(names)
+    ]
+
+
+def aim_of_label(aim: Aim, index: int) -> Aim:
+    """The aim with the targets of one label."""
+    own = {field.name: getattr(aim, field.name) for field in dataclasses.fields(aim)}  # pyright: ignore[reportArgumentType]
+    chosen = {name: value[index] for name, value in own.items() if isinstance(value, tuple)}
+    return dataclasses.replace(aim, **chosen)  # pyright: ignore[reportArgumentType]
+
+
+def _columns(part: Part) -> np.ndarray:
+    return part.labels.reshape(len(part.labels), -1)
+
+
+def _check_confidence(classifier: Classifier, dataset: Dataset) -> None:
+    """Refuse a confidence that even a perfect ranking of the validation rows could not give."""
+    if classifier.confidence is None:
+        return
+    labels = _columns(Fitted(classifier, None, dataset).held_out)
+    for index, name in enumerate(dataset.label_names):
+        own = labels[:, index]
+        aim = aim_of_label(read_aim(classifier.aim), index)
+        point = operating_point(own, own.astype(np.float64), aim, confidence=classifier.confidence)
+        if point.threshold is None:
+            raise DataError(
+                f"confidence {classifier.confidence:g} needs more validation rows than {len(own)} with {own.sum()} "
+                f"positives of {name!r}: not even a perfect ranking of them could show {aim}"
+            )
+
+
+def _made(job: Job, dataset: Dataset, command: str, seconds: float, stopped: bool) -> dict[str, str]:
+    versions = [f"python {platform.python_version()}", *(f"{name} {version(name)}" for name in LIBRARIES)]
+    return {
+        "command": command,
+        "versions": ", ".join(versions),
+        "seed": str(job.seed),
+        "when": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "fingerprint": dataset.fingerprint,
+        "seconds": f"{seconds:.1f}" + (", stopped by hand before it was done" if stopped else ""),
+        "model": str(job.options.get("model", "linear")),
+    }
+
+
+# Log-loss beside the aim
+
+
+def _balanced(recipe: Recipe) -> bool:
+    return recipe.aim is None and recipe.balanced
+
+
+METHODS = {"log-loss": plain, "balanced log-loss": _balanced}
+
+
+def compare(job: Job, folder: Path, *, splits: int, shown: Supervision) -> list[dict[str, Any]]:
+    """Log-loss, balanced log-loss and the aim: same model, rows and budget, measured on rows that none of them saw.
+
+    Args:
+        job: what to fit.
+        folder: for rows that memory does not hold.
+        splits: how many times the rows are split anew.
+        shown: who shows progress.
+
+    Returns:
+        One dict per split, method and label, as `measure_label` gives, with `split` and `method`.
+    """
+    found = []
+    for split in range(splits):
+        again = dataclasses.replace(job, seed=job.seed + split)
+        fitted = train(again.classifier(), again.dataset(folder), shown)
+        if fitted.contest is None:
+            raise ValueError('compare needs solver "sgd", whose candidates it compares')
+        for method, wanted in METHODS.items():
+            if (candidate := fitted.contest.best(wanted)) is not None:
+                found += [{"split": split, "method": method, **one} for one in measured(_with(fitted, candidate))]
+        found += [{"split": split, "method": "aimfor", **one} for one in measured(fitted)]
+    return found
+
+
+def _with(fitted: Fitted, candidate: Candidate) -> Fitted:
+    """The same rows with the model of another candidate, its operating point chosen on the same rows as ours."""
+    model = copy.copy(fitted.classifier)
+    model.keep_candidate(candidate)
+    held_out, labels = fitted.held_out, _columns(fitted.held_out)
+    scores = model.raw_scores(held_out.features)
+    options = {"confidence": model.confidence, "sample_weight": held_out.weights}
+    model.operating_point_ = tuple(
+        operating_point(labels[:, index], scores[:, index], aim_of_label(read_aim(model.aim), index), **options)
+        for index in range(labels.shape[1])
+    )
+    return dataclasses.replace(fitted, classifier=model)

@@ -1,0 +1,102 @@
+"""Ask: what is to be fitted, as plain data that can be written down and taken up again."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aimfor.estimators import Classifier
+from aimfor.program.datasets import Dataset, prepare
+from aimfor.program.json_files import read_json
+from aimfor.program.model_files import ModelFileError, write_text
+from aimfor.program.tables import DataError, open_table
+
+JOB = "job.json"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be fitted: data, aim, split and options.
+
+    Attributes:
+        paths: files or folders of the data.
+        labels: names of the label columns.
+        aim: its text.
+        positive: the value of a single label that counts as positive; None for the second in order.
+        weight, group, time: names of columns, or None.
+        numeric, categorical, drop: columns that are told what they are.
+        validation_fraction, test_fraction: shares of the rows that choose and that measure.
+        seed: of everything random.
+        memory: bytes of features that may be held in memory.
+        options: of `Classifier`.
+    """
+
+    paths: tuple[str, ...]
+    labels: tuple[str, ...]
+    aim: str
+    positive: str | None = None
+    weight: str | None = None
+    group: str | None = None
+    time: str | None = None
+    numeric: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    validation_fraction: float = 0.2
+    test_fraction: float = 0.2
+    seed: int = 0
+    memory: int = 256 * 2**20
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def classifier(self) -> Classifier:
+        """Unfitted, its options checked before any row is read."""
+        # Rows are held back here, by group or time if so asked; without any, choices are made on the training rows.
+        model = Classifier(self.aim, random_state=self.seed, validation_fraction=0, **self.options)
+        model.check_options()
+        return model
+
+    def dataset(self, folder: Path) -> Dataset:
+        """Its rows, prepared and split; what memory does not hold goes to the folder."""
+        return prepare(
+            open_table(self.paths),
+            labels=self.labels,
+            positive=self.positive,
+            weight=self.weight,
+            group=self.group,
+            time=self.time,
+            validation=self.validation_fraction,
+            test=self.test_fraction,
+            seed=self.seed,
+            numeric=self.numeric,
+            categorical=self.categorical,
+            drop=self.drop,
+            folder=folder,
+            memory=self.memory,
+        )
+
+    def write(self, folder: Path, fingerprint: str) -> None:
+        """Write it down, with the fingerprint of its data; where it is written already, it must be the same."""
+        path = folder / JOB
+        facts = json.loads(json.dumps({"job": dataclasses.asdict(self), "fingerprint": fingerprint}))
+        if path.exists():
+            before = read_json(path)
+            if before.get("job") != facts["job"]:
+                raise ModelFileError(f"{path} is of a run with other options, so that --resume cannot go on with it")
+            if before.get("fingerprint") != fingerprint:
+                raise DataError(f"the data changed since the run in {folder.parent} began: fit again without --resume")
+        else:
+            write_text(path, json.dumps(facts, indent=1))
+
+    @classmethod
+    def read(cls, folder: Path) -> Job:
+        """The job written down in a folder."""
+        path = folder / JOB
+        if not path.exists():
+            raise ModelFileError(f"{folder.parent} holds no interrupted run to resume")
+        entries = read_json(path).get("job")
+        names = {one.name for one in dataclasses.fields(cls)}
+        if not isinstance(entries, dict) or set(entries) != names:
+            raise ModelFileError(f"{path} does not hold a job of this version of aimfor")
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in entries.items()})
