@@ -302,6 +302,19 @@ def test_resume_refuses_other_options_and_other_data(command, files, tmp_path, m
     assert ended.code == 1
     assert "data changed" in ended.err
     shutil.copy(files / "train.csv", tmp_path / "train.csv")
+    job = tmp_path / "run" / fitting.WORK / "job.json"
+    before = job.read_text()
+    for foreign in (
+        "{}",
+        '{"job": 1}',
+        before.replace('"seed": 0', '"seed": "0"'),
+        before.replace('"steps"', '"stops"'),
+    ):
+        job.write_text(foreign)
+        ended = command("fit", "--resume", "--out", tmp_path / "run")
+        assert ended.code == 1
+        assert "does not hold a job" in ended.err
+    job.write_text(before)
     assert command("fit", "--resume", "--out", tmp_path / "run").code == 0
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == (files / "run" / "model.safetensors").read_bytes()
     ended = command("fit", "--resume", "--out", tmp_path / "nowhere")

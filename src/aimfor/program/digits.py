@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.csv
+from pyarrow import csv
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
@@ -27,5 +27,5 @@ def write_tables(folder: Path, seed: int) -> tuple[Path, Path]:
     table = pa.table({**columns, "is_8": digits == 8})
     paths = folder / "digits.csv", folder / "digits_unseen.csv"
     for path, rows in zip(paths, train_test_split(range(len(digits)), test_size=1 / 3, random_state=seed), strict=True):
-        pyarrow.csv.write_csv(table.take(rows), path)
+        csv.write_csv(table.take(rows), path)
     return paths

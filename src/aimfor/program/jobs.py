@@ -96,7 +96,28 @@ class Job:
         if not path.exists():
             raise ModelFileError(f"{folder.parent} holds no interrupted run to resume")
         entries = read_json(path).get("job")
-        names = {one.name for one in dataclasses.fields(cls)}
-        if not isinstance(entries, dict) or set(entries) != names:
+        if not isinstance(entries, dict) or not _is_job(entries):
             raise ModelFileError(f"{path} does not hold a job of this version of aimfor")
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in entries.items()})
+        # JSON knows no tuples.
+        given: dict[str, Any] = {
+            name: tuple(entry) if isinstance(entry, list) else entry for name, entry in entries.items()
+        }
+        return cls(**given)
+
+
+def _is_job(entries: dict[str, Any]) -> bool:
+    """Whether these are the fields of a job, each of its kind."""
+    kinds: dict[str, Any] = {
+        "paths": list,
+        "labels": list,
+        "aim": str,
+        **dict.fromkeys(("positive", "weight", "group", "time"), (str, type(None))),
+        **dict.fromkeys(("numeric", "categorical", "drop"), list),
+        **dict.fromkeys(("validation_fraction", "test_fraction"), (int, float)),
+        **dict.fromkeys(("seed", "memory"), int),
+        "options": dict,
+    }
+    if set(entries) != set(kinds) or not all(isinstance(entries[name], kind) for name, kind in kinds.items()):
+        return False
+    texts = all(isinstance(text, str) for entry in entries.values() if isinstance(entry, list) for text in entry)
+    return texts and set(entries["options"]) <= set(Classifier().get_params())

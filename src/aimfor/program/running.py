@@ -86,4 +86,5 @@ def _plain(look: Look) -> list[Any]:
 
 
 def _look(entries: list[Any]) -> Look:
-    return Look(*(math.nan if value is None else value for value in entries))
+    numbers: list[Any] = [math.nan if value is None else value for value in entries]
+    return Look(*numbers)

@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.feather
-import pyarrow.parquet
+from pyarrow import csv, ipc, parquet
 
 from aimfor.program.tables import DataError
 
@@ -19,16 +17,16 @@ Write = Callable[[pa.Table], None]
 
 
 def _csv(delimiter: str) -> Callable[[Any, pa.Schema], Any]:
-    options = pa.csv.WriteOptions(delimiter=delimiter, quoting_style="needed")
-    return lambda file, schema: pa.csv.CSVWriter(file, schema, write_options=options)
+    options = csv.WriteOptions(delimiter=delimiter, quoting_style="needed")
+    return lambda file, schema: csv.CSVWriter(file, schema, write_options=options)
 
 
 WRITERS: dict[str, Callable[[Any, pa.Schema], Any]] = {
     ".csv": _csv(","),
     ".tsv": _csv("\t"),
-    ".parquet": pa.parquet.ParquetWriter,
-    ".feather": pa.ipc.new_file,
-    ".arrow": pa.ipc.new_file,
+    ".parquet": parquet.ParquetWriter,
+    ".feather": ipc.new_file,
+    ".arrow": ipc.new_file,
 }
 
 
