@@ -19,7 +19,7 @@ from aimfor.full_batch import converge_
 from aimfor.heads import Heads
 from aimfor.metrics import UndefinedMetricWarning
 from aimfor.objectives import Data, Recipe
-from aimfor.supervision import Kept, Supervision
+from aimfor.supervision import Kept, Supervision, taken_up
 from aimfor.training import Budget, Candidate, judged, look, seen_of, train
 
 # Resamples of the validation rows from which the noise of a difference is known.
@@ -178,9 +178,11 @@ def compete(
     recipes = log_loss_recipes(decays, multiclass)
     heads = make_heads(len(recipes), seed)
     if linear:
+        supervision.begun(LOG_LOSS)
         if (kept := supervision.kept(LOG_LOSS)) is not None:
-            heads.load_state_dict(kept.tensors)
-            generator.bit_generator.state = kept.facts["generator"]
+            with taken_up(LOG_LOSS):
+                heads.load_state_dict(kept.tensors)
+                generator.bit_generator.state = kept.facts["generator"]
         else:
             converge_(heads, recipes, data, multiclass, generator)
             supervision.keep(LOG_LOSS, Kept({"generator": generator.bit_generator.state}, heads.state_dict()))

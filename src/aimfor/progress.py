@@ -35,14 +35,19 @@ class Progress(Supervision):
     def __exit__(self, *error: object) -> None:
         self.bar.stop()
 
+    def begun(self, stage: str) -> None:
+        for task in self.tasks.values():  # what came before is over, also where it had no steps
+            if self.bar.tasks[task].total is None:
+                self.bar.update(task, total=1, completed=1)
+        self._task(stage)
+
     def stepped(self, stage: str, step: int, steps: int) -> None:
         self.bar.update(self._task(stage), completed=step, total=steps)
 
     def looked(self, looks: list[Look], best: float) -> None:
-        violations = [one.violation for one in looks if not math.isnan(one.violation)]
+        violation = max(looks, key=lambda look: look.value).violation
         told = f"{self.name} {abs(best):.4f}"
-        told += f", violation {max(violations):+.3f}" if violations else ""
-        # A stage without steps is over when it is looked at.
+        told += "" if math.isnan(violation) else f", violation {violation:+.3f}"
         self.bar.update(self._task(looks[0].stage), told=told)
 
     def _task(self, stage: str) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -41,6 +42,9 @@ class Kept(NamedTuple):
 class Supervision:
     """Lets training run: nothing is shown, kept or stopped. Others override what they need."""
 
+    def begun(self, stage: str) -> None:
+        """Told when a stage begins, one that has no steps above all."""
+
     def stepped(self, stage: str, step: int, steps: int) -> None:
         """Told after every batch."""
 
@@ -61,3 +65,12 @@ class Supervision:
     def kept(self, stage: str) -> Kept | None:
         """The state from which a stage goes on, None for its beginning."""
         return None
+
+
+@contextmanager
+def taken_up(stage: str) -> Iterator[None]:
+    """Inside, what was kept of a stage is put back; where it does not fit, that is told in one sentence."""
+    try:
+        yield
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(f"what was kept of the stage {stage!r} does not fit this training: {error}") from error

@@ -17,7 +17,7 @@ from aimfor.log_odds import log_odds
 from aimfor.losses import InfeasibleConstraintWarning
 from aimfor.metrics import UndefinedMetricError, UndefinedMetricWarning
 from aimfor.objectives import Data, Objectives, Recipe
-from aimfor.supervision import Kept, Look, Supervision
+from aimfor.supervision import Kept, Look, Supervision, taken_up
 
 # How often the validation rows are looked at in one stage. More looks find better snapshots of noise.
 LOOKS = 8
@@ -213,8 +213,10 @@ def train(
         seen = [seen_of(stage, one, training.step) for one in found]
         supervision.looked(seen, max(one.value for one in training.best))
 
+    supervision.begun(stage)
     if (kept := supervision.kept(stage)) is not None:
-        training.restore(kept)
+        with taken_up(stage):
+            training.restore(kept)
     else:
         look_now()
     looks = {math.ceil(budget.steps * part / LOOKS) for part in range(1, LOOKS + 1)}

@@ -90,6 +90,7 @@ def fit(job: Job, out: Path, *, command: str, resume: bool, shown: Supervision) 
         shutil.rmtree(work)
     work.mkdir(parents=True, exist_ok=True)
     try:
+        shown.begun("reading the data")
         dataset = job.dataset(work)
         job.write(work, dataset.fingerprint)
         _check_confidence(classifier, dataset)
@@ -102,6 +103,7 @@ def fit(job: Job, out: Path, *, command: str, resume: bool, shown: Supervision) 
     run = Run(work, shown)
     with run.interruptible():
         fitted = train(classifier, dataset, run)
+    shown.begun("measuring")
     facts = {
         "aim": str(read_aim(job.aim)),
         "labels": measured(fitted),
@@ -229,6 +231,7 @@ def compare(job: Job, folder: Path, *, splits: int, shown: Supervision) -> list[
     found = []
     for split in range(splits):
         again = dataclasses.replace(job, seed=job.seed + split)
+        shown.begun("reading the data")
         fitted = train(again.classifier(), again.dataset(folder), shown)
         if fitted.contest is None:
             raise ValueError('compare needs solver "sgd", whose candidates it compares')

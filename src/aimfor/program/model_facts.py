@@ -11,6 +11,7 @@ import itertools
 import json
 import math
 import platform
+import re
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ import torch
 from torch import Tensor
 
 from aimfor import checks
+from aimfor.aim_parser import NUMBER
 from aimfor.aim_parser import aim as read_aim
 from aimfor.calibration import Constant, Curve, Isotonic, Logistic
 from aimfor.checks import rule
@@ -68,8 +70,8 @@ LOSS_STATE = ("multipliers", "thresholds", "priors")
 CLASS_DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
 # Of all classes together, as an array of texts gives each the room of the longest.
 MOST_CLASS_CHARACTERS = 2**26
-# A longer text is no aim but would take the search for a near spelling long to find out.
-MOST_AIM_CHARACTERS = 2**20
+# Of an aim with one target: of a longer text the search for a near spelling would take long to find that it is none.
+MOST_AIM_CHARACTERS = 200
 # The device belongs to the machine; the rest of these has its own place.
 NOT_OPTIONS = ("aim", "model", "device")
 
@@ -314,7 +316,7 @@ def _unfitted(facts: Mapping[str, Any]) -> Classifier:
     sizes = options.get("hidden_layer_sizes", [64])
     right = isinstance(sizes, list) and (architecture["model"] == "linear" or sizes == architecture["hidden_sizes"])
     rule(right, "hidden_layer_sizes", "must be those of the architecture", repr(sizes)[:50])
-    rule(len(facts["aim"]) <= MOST_AIM_CHARACTERS, "aim", "must be a short text", f"{len(facts['aim'])} characters")
+    _check_aim(re.sub(r"\(([^()]*)\)", _first_target, facts["aim"]))
     chosen = {**options, "hidden_layer_sizes": tuple(sizes)}
     classifier = Classifier(facts["aim"], model=architecture["model"], **chosen)
     for count in classifier.check_options().label_counts():
@@ -324,6 +326,20 @@ def _unfitted(facts: Mapping[str, Any]) -> Classifier:
     if classifier.random_state is not None:
         checks.whole_number("random_state", classifier.random_state, at_least=0)
     return classifier
+
+
+def _check_aim(text: Any) -> None:
+    if not isinstance(text, str) or len(text) > MOST_AIM_CHARACTERS:
+        raise ValueError(f"aim must be a text of at most {MOST_AIM_CHARACTERS} characters, got {repr(text)[:50]}")
+    read_aim(text)
+
+
+def _first_target(targets: re.Match[str]) -> str:
+    """The first of several targets, if all of them are numbers; what is right with it is right with the others."""
+    numbers = [number.strip() for number in targets[1].split(",")]
+    for number in numbers:
+        rule(len(number) <= 40 and bool(re.fullmatch(NUMBER, number)), "a target", "must be a number", number[:50])
+    return numbers[0]
 
 
 def _classes(given: dict[str, Any], num_labels: int, multiclass: bool) -> np.ndarray:
@@ -351,8 +367,7 @@ def _classes(given: dict[str, Any], num_labels: int, multiclass: bool) -> np.nda
 def _set_points(classifier: Classifier, given: list[Any], thresholds: np.ndarray) -> None:
     for entry in given:
         rule(isinstance(entry, dict), "operating_points", "must hold JSON objects", repr(entry)[:50])
-        aim = entry.get("aim")
-        rule(len(aim) <= MOST_AIM_CHARACTERS if isinstance(aim, str) else True, "aim", "must be a short text", "a long")
+        _check_aim(entry.get("aim"))
     points = tuple(OperatingPoint.from_json(entry) for entry in given)
     rule(len(points) == len(thresholds), "operating_points", f"must be {len(thresholds)}", len(points))
     found = np.array([math.nan if point.threshold is None else point.threshold for point in points])

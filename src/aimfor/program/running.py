@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from aimfor.program.checkpoints import Checkpoint
-from aimfor.supervision import Kept, Look, Supervision
+from aimfor.supervision import Kept, Look, Supervision, taken_up
 
 # Between two checkpoints: what a kill can cost. Writing one takes some hundredths of a second.
 SECONDS_BETWEEN = 5.0
@@ -36,6 +36,9 @@ class Run(Supervision):
         """Of all stages, in their order."""
         return [look for own in self._looks.values() for look in own]
 
+    def begun(self, stage: str) -> None:
+        self.shown.begun(stage)
+
     def stepped(self, stage: str, step: int, steps: int) -> None:
         self.shown.stepped(stage, step, steps)
 
@@ -59,8 +62,9 @@ class Run(Supervision):
         if found is None:
             return None
         facts, tensors = found
-        self._looks[stage] = [_look(entries) for entries in facts["looks"]]
-        return Kept(facts["training"], tensors)
+        with taken_up(stage):
+            self._looks[stage] = [_look(entries) for entries in facts["looks"]]
+            return Kept(facts["training"], tensors)
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
