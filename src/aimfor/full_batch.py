@@ -29,9 +29,10 @@ def converge_(
     other, where that is quick, else by L-BFGS, all together.
     """
     count = len(data.rows)
-    index = np.arange(count, dtype=np.int32)
     if count > FULL_BATCH_ROWS:
-        index = np.sort(generator.choice(index, FULL_BATCH_ROWS, replace=False))
+        index = np.sort(generator.choice(count, FULL_BATCH_ROWS, replace=False))
+    else:
+        index = np.arange(count)
     batches = [data.take(index[part]) for part in chunks(len(index))]
     first = batches[0][0]
     if isinstance(first, Tensor) and heads.num_labels == 1 and len(index) * first.shape[1] ** 2 <= MOST_FOR_NEWTON:
@@ -71,7 +72,7 @@ def newton_(heads: Heads, recipes: Sequence[Recipe], batches: Sequence[tuple[Any
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
-    features = torch.cat([batch[0] for batch in batches]).cpu().numpy()
+    features = np.concatenate([batch[0].cpu().double().numpy() for batch in batches])
     labels = torch.cat([batch[1] for batch in batches]).cpu().numpy()
     own = [np.ones(len(batch[1])) if batch[2] is None else batch[2].cpu().double().numpy() for batch in batches]
     weights, positive = np.concatenate(own), labels[:, 0] == 1
@@ -84,6 +85,6 @@ def newton_(heads: Heads, recipes: Sequence[Recipe], batches: Sequence[tuple[Any
             # Separable rows have no minimum to speak of; where the steps end is as good.
             for kind in (ConvergenceWarning, LinAlgWarning):
                 warnings.simplefilter("ignore", kind)
-            model.fit(features.astype(np.float64), positive, sample_weight=weights * factors)
+            model.fit(features, positive, sample_weight=weights * factors)
         weight = torch.from_numpy(model.coef_.T).float()
         heads.set_head_(head, {"weights.0": weight, "offsets.0": torch.from_numpy(model.intercept_).float()})

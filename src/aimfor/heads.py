@@ -187,16 +187,21 @@ def held_back(classes: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, n
     """
     generator = np.random.default_rng(seed)
     kinds, sizes = np.unique(classes, return_counts=True)
-    # By largest remainders, within one row of the exact share.
-    wanted = sizes * count / len(classes)
-    quota = np.clip(np.floor(wanted).astype(int), 1, sizes - 1)
-    for kind in np.argsort(quota - wanted):
-        quota[kind] += int(quota.sum() < count and quota[kind] < sizes[kind] - 1)
+    quota = quotas(sizes, count)
     held = np.zeros(len(classes), dtype=bool)
     for kind, taken in zip(kinds, quota, strict=True):
         rows = np.flatnonzero(classes == kind).astype(np.int32)
         held[generator.permutation(rows)[:taken]] = True
     return np.flatnonzero(~held).astype(np.int32), np.flatnonzero(held).astype(np.int32)
+
+
+def quotas(sizes: np.ndarray, count: int) -> np.ndarray:
+    """How many of `count` rows each class gets: its share by largest remainders, but one at least and not all."""
+    wanted = sizes * count / sizes.sum()
+    quota = np.clip(np.floor(wanted).astype(int), 1, sizes - 1)
+    for kind in np.argsort(quota - wanted):
+        quota[kind] += int(quota.sum() < count and quota[kind] < sizes[kind] - 1)
+    return quota
 
 
 def project(rows: Tensor | Bags, weight: Tensor) -> Tensor:

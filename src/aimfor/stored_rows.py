@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 class StoredRows:
     """Rows `[n, D]` of float32 in a file, one after the other; `rows[index]` is an array in memory.
 
-    Every access maps the file and lets go of it, so that what was read does not stay in the memory of the process; the
+    Rows are read, not mapped: pages of a map count as memory of the process, huge ones where the system has them. The
     system's cache of files keeps what is read often.
 
     Args:
@@ -36,9 +37,33 @@ class StoredRows:
         return self.shape[0]
 
     def __getitem__(self, rows: slice | NDArray[np.integer]) -> NDArray[np.float32]:
-        if len(self) == 0:  # an empty file cannot be mapped
-            return np.empty(self.shape, self.dtype)[rows]
-        return np.array(np.memmap(self.path, self.dtype, "r", shape=self.shape)[rows])
+        numbers = range(len(self))[rows] if isinstance(rows, slice) else self._numbers(rows)
+        found = np.empty((len(numbers), self.shape[1]), self.dtype)
+        size = self.shape[1] * self.dtype.itemsize
+        with self.path.open("rb", buffering=0) as file:
+            if isinstance(numbers, range) and numbers.step == 1:
+                file.seek(numbers.start * size)
+                self._fill(file, found)
+            else:
+                for row, number in zip(found, numbers, strict=True):
+                    file.seek(number * size)
+                    self._fill(file, row)
+        return found
+
+    def _numbers(self, rows: NDArray[np.integer]) -> list[int]:
+        rows = np.asarray(rows)
+        rows = np.where(rows < 0, rows + len(self), rows)
+        if rows.size and not (rows.min() >= 0 and rows.max() < len(self)):
+            raise IndexError(f"rows must be below {len(self)}, got {rows.max() if rows.min() >= 0 else rows.min()}")
+        return rows.tolist()
+
+    def _fill(self, file: Any, out: NDArray[np.float32]) -> None:
+        left = memoryview(out.reshape(-1).view(np.uint8))
+        while len(left):
+            count = file.readinto(left)
+            if not count:
+                raise OSError(f"{self.path} became shorter while it was read")
+            left = left[count:]
 
 
 class RowWriter:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from aimfor.heads import held_back
+from aimfor.heads import quotas
 from aimfor.program.formats import DataError
 
 TRAIN, VALIDATION, TEST = range(3)
 PARTS = ("train", "validation", "test")
 MOST_HELD = 200_000
+CHUNK = 1_000_000  # rows that are looked at together
 
 
 def split_rows(
@@ -70,26 +71,42 @@ def split_rows(
 
 
 def _by_row(labels: np.ndarray, counts: dict[int, int], seed: int) -> np.ndarray:
-    # For several labels there is no one class to keep the share of.
-    classes = labels if labels.ndim == 1 else np.zeros(len(labels), dtype=np.uint8)
-    kinds, sizes = np.unique(classes, return_counts=True)
     needed = len(counts) + 1
-    if labels.ndim == 1 and (len(kinds) < 2 or sizes.min() < needed):
-        least = int(sizes.min()) if len(kinds) == 2 else 0
-        what = "positives" if (labels == 1).sum() == least else "negatives"
-        raise DataError(f"the data must have at least {needed} {what}, one for each part, got {least}")
-    parts = np.zeros(len(labels), dtype=np.uint8)
-    left = np.arange(len(labels))
+    if labels.ndim == 1:
+        classes, positives = labels, int((labels == 1).sum())
+        sizes = np.array([len(labels) - positives, positives])
+    else:  # several labels have no one class to keep the share of
+        classes, positives = np.zeros(len(labels), dtype=np.uint8), 0
+        sizes = np.array([len(labels)])
+    if labels.ndim == 1 and sizes.min() < needed:
+        what = "positives" if positives == sizes.min() else "negatives"
+        raise DataError(f"the data must have at least {needed} {what}, one for each part, got {sizes.min()}")
+    if sizes.sum() < needed:
+        raise DataError(f"the data must have at least {needed} rows, one for each part, got {len(labels)}")
+    taken, left = {}, sizes.copy()
     for number, (part, count) in enumerate(counts.items()):
-        taken_later = len(counts) - number  # rows of each class that later parts need
-        room = len(left) - taken_later * len(kinds)
-        count = min(max(count, len(kinds)), room)
-        if count < 1:
-            raise DataError(f"the data must have at least {needed} rows, one for each part, got {len(labels)}")
-        kept, held = held_back(classes[left], count, seed + number)
-        parts[left[held]] = part
-        left = left[kept]
+        later = (len(counts) - number) * len(sizes)  # rows that later parts need, one of each class
+        taken[part] = quotas(left, min(max(count, len(sizes)), int(left.sum()) - later))
+        left = left - taken[part]
+    parts, generator = np.zeros(len(labels), dtype=np.uint8), np.random.default_rng(seed)
+    for kind, size in enumerate(sizes):
+        amounts = [int(quota[kind]) for quota in taken.values()]
+        chosen = generator.choice(int(size), sum(amounts), replace=False)
+        order = np.argsort(chosen)
+        _set_nth_of_kind(parts, classes, kind, chosen[order], np.repeat(list(taken), amounts)[order])
     return parts
+
+
+def _set_nth_of_kind(
+    parts: np.ndarray, classes: np.ndarray, kind: int, numbers: np.ndarray, values: np.ndarray
+) -> None:
+    """Set the parts of the n-th rows of a class, for rising n; some rows at a time, as all may be very many."""
+    before = 0
+    for start in range(0, len(classes), CHUNK):
+        own = np.flatnonzero(classes[start : start + CHUNK] == kind)
+        here = slice(*np.searchsorted(numbers, (before, before + len(own))))
+        parts[start + own[numbers[here] - before]] = values[here]
+        before += len(own)
 
 
 def _by_group(groups: np.ndarray, counts: dict[int, int], seed: int, most: int) -> np.ndarray:
