@@ -1,7 +1,9 @@
+
 """Aims: their text, their tables, their exact metrics."""
 
 import dataclasses
 import importlib.metadata
+import time
 
 import numpy as np
 import pytest
@@ -409,3 +411,12 @@ def test_names_of_the_package():
     assert aimfor.__version__ == importlib.metadata.version("aimfor")
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         aimfor.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("text", ["(" * 10**6, "f" + "1" * 10**6 + "x", "aucpr[" + "0.1<=" * 10**5, "recall" * 10**5])
+def test_a_very_long_text_is_refused_soon(text):
+    start = time.monotonic()
+    with pytest.raises(ValueError, match="aim must be") as refused:
+        aimfor.aim(text)
+    assert len(str(refused.value)) < 1000
+    assert time.monotonic() - start < 5

@@ -9,7 +9,7 @@ from aimfor.aims import AUCPR, AUCROC, Aim, FBeta, PointAim
 POINT_AIMS: tuple[type[PointAim], ...] = tuple(PointAim.__subclasses__())
 AREA_AIMS = {"aucpr": (AUCPR, ("precision", "recall")), "aucroc": (AUCROC, ("fpr",))}
 
-NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
+NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?"
 TARGET = rf"{NUMBER}|\({NUMBER}(?:,{NUMBER})*,?\)"
 RANGE = re.compile(
     rf"\[(?:(?P<axis_above>[a-z]+)>=(?P<above>{TARGET})|(?P<axis_below>[a-z]+)<=(?P<below>{TARGET})"
@@ -85,6 +85,10 @@ def aim(text: str | Aim) -> Aim:
     return record
 
 
+# What is longer was not misspelt by hand, and looking for what it might mean could take very long.
+LONGEST_TYPED = 1000
+
+
 def _read(head: str, options: dict) -> Aim | None:
     for kind in POINT_AIMS:
         if head.startswith(kind.text) and re.fullmatch(TARGET, head.removeprefix(kind.text)):
@@ -122,6 +126,8 @@ def _target(text: str) -> Target:
 
 
 def _suggestion(text: str, head: str, parts: list[str]) -> str:
+    if len(text) > LONGEST_TYPED:
+        return f"aim must be a text such as {EXAMPLES}, got {len(text)} characters, {text[:40]!r} and so on"
     head, *more = re.sub(rf"[,(]*({'|'.join(OPTIONS)})=", r";\1=", head).split(";")
     nearest = _nearest(head)
     if nearest is None:
