@@ -398,7 +398,8 @@ def _print_comparison(found: list[dict[str, Any]]) -> None:
 
     splits = sorted({one["split"] for one in found})
     rates = ("precision", "recall", "fpr")
-    table = Table("method", found[0]["metric"]["name"], *(f"{rate} at threshold" for rate in rates), "constraint held")
+    table = Table("method", "metric", *(f"{rate} at threshold" for rate in rates), "constraint held")
+    table.title = f"{found[0]['metric']['name']}, {found[0]['rows']:,} unseen rows a split"
     for method in dict.fromkeys(one["method"] for one in found):
         own = [[one for one in found if (one["method"], one["split"]) == (method, split)] for split in splits]
 
@@ -419,5 +420,4 @@ def _print_comparison(found: list[dict[str, Any]]) -> None:
         )
     console = Console(width=None if sys.stdout.isatty() else 120)
     console.print(table)
-    rows = found[0]["rows"]
-    console.print(f"{rows:,} unseen rows a split, {len(splits)} splits; ± is the standard error over splits.")
+    console.print(f"{len(splits)} splits; ± is the standard error over splits.")
