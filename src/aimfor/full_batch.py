@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -33,11 +32,11 @@ def converge_(
         index = np.sort(generator.choice(count, FULL_BATCH_ROWS, replace=False))
     else:
         index = np.arange(count)
-    batches = [data.take(index[part]) for part in chunks(len(index))]
-    first = batches[0][0]
-    if isinstance(first, Tensor) and heads.num_labels == 1 and len(index) * first.shape[1] ** 2 <= MOST_FOR_NEWTON:
-        newton_(heads, recipes, batches)
+    quick = len(index) * data.rows.num_features**2 <= MOST_FOR_NEWTON
+    if quick and heads.num_labels == 1 and not data.rows.sparse:
+        newton_(heads, recipes, data, index)
         return
+    batches = [data.take(index[part]) for part in chunks(len(index))]
     total = sum(float(len(labels) if weights is None else weights.sum()) for _, labels, weights in batches)
     log_loss = LogLoss(recipes, data, multiclass)
     decays = torch.tensor([recipe.decay for recipe in recipes], device=data.rows.device)
@@ -66,16 +65,19 @@ def converge_(
     optimiser.step(value)
 
 
-def newton_(heads: Heads, recipes: Sequence[Recipe], batches: Sequence[tuple[Any, Tensor, Tensor | None]]) -> None:
+def newton_(heads: Heads, recipes: Sequence[Recipe], data: Data, index: np.ndarray) -> None:
     """The minimum of every head by scikit-learn's Newton steps, which features of any shape and correlation suit."""
     from scipy.linalg import LinAlgWarning
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
-    features = np.concatenate([batch[0].cpu().double().numpy() for batch in batches])
-    labels = torch.cat([batch[1] for batch in batches]).cpu().numpy()
-    own = [np.ones(len(batch[1])) if batch[2] is None else batch[2].cpu().double().numpy() for batch in batches]
-    weights, positive = np.concatenate(own), labels[:, 0] == 1
+    features = np.empty((len(index), data.rows.num_features))
+    for part in chunks(len(index)):
+        rows = data.rows.take(index[part])
+        assert isinstance(rows, Tensor), "sparse rows have no Newton steps"
+        features[part] = rows.cpu().numpy()
+    positive = data.labels[index, 0].numpy() == 1
+    weights = np.ones(len(index)) if data.weights is None else data.weights[index].double().numpy()
     share = np.average(positive, weights=weights)
     for head, recipe in enumerate(recipes):
         factors = np.where(positive, 0.5 / share, 0.5 / (1 - share)) if recipe.balanced else 1.0

@@ -101,6 +101,16 @@ class Rows:
     def __len__(self) -> int:
         return self.features.shape[0] if self.index is None else len(self.index)
 
+    @property
+    def num_features(self) -> int:
+        """D."""
+        return self.features.shape[1]
+
+    @property
+    def sparse(self) -> bool:
+        """Whether batches are `Bags`."""
+        return hasattr(self.features, "indptr")
+
     def take(self, rows: np.ndarray | slice) -> Tensor | Bags:
         """These rows, scaled."""
         chosen, (mean, scale) = self.features[rows if self.index is None else self.index[rows]], self.scaling

@@ -58,7 +58,7 @@ class StoredRows:
         return rows.tolist()
 
     def _fill(self, file: Any, out: NDArray[np.float32]) -> None:
-        left = memoryview(out.reshape(-1).view(np.uint8))
+        left = out.reshape(-1).view(np.uint8).data
         while len(left):
             count = file.readinto(left)
             if not count:

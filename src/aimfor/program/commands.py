@@ -291,8 +291,8 @@ def demo(
 
         known, unseen = write_tables(out, seed)
         model = out / "run"
-        typer.echo(f"\naimfor fit {known} --label is_8 --aim '{AIM}' --out {model}")
-        fit([str(known)], label=["is_8"], aim=AIM, out=model, seed=seed)
+        typer.echo(f"\naimfor fit {known} --label is_8 --aim '{AIM}' --model mlp --out {model}")
+        fit([str(known)], label=["is_8"], aim=AIM, model="mlp", out=model, seed=seed)
         typer.echo(f"\naimfor evaluate {model} {unseen}")
         evaluate(model, [str(unseen)])
 

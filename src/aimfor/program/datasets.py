@@ -134,6 +134,7 @@ def prepare(
         source, split == 0, others=others, numeric=numeric, categorical=categorical, drop=drop
     )
     features = _collect(source, preparation, split, folder, memory)
+    pa.default_memory_pool().release_unused()  # training needs the room that reading took
     return Dataset(
         *_parts(features, read, weights, split),
         split=split,

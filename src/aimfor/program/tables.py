@@ -88,7 +88,7 @@ class Table:
                     self._check_count(found, found <= self.num_rows)
                     arrays = [as_type(piece.column(field.name), field.type) for field in wanted]
                     yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
-            pa.default_memory_pool().release_unused()  # what one file needed would be kept beside what training needs
+            pa.default_memory_pool().release_unused()  # or what each file needed would add up
         self._check_count(found, found == self.num_rows)
 
     def _check_count(self, found: int, right: bool) -> None:
