@@ -1,4 +1,3 @@
-
 """Aims: their text, their tables, their exact metrics."""
 
 import dataclasses

@@ -13,13 +13,14 @@ from aimfor import cli, demo
 
 @pytest.fixture
 def command(monkeypatch, capsys):
-    """Runs the command with these arguments: its exit code or message, and what it printed."""
+    """Runs the command with these arguments: its exit code or message, and what it printed on either stream."""
 
     def run(*arguments: str):
         monkeypatch.setattr(sys, "argv", ["aimfor", *arguments])
         with pytest.raises(SystemExit) as ended:
             cli.main()
-        return ended.value.code, capsys.readouterr().out
+        printed = capsys.readouterr()
+        return ended.value.code, printed.out + printed.err
 
     return run
 
@@ -33,6 +34,7 @@ def short(monkeypatch):
 
 def test_without_its_extra_it_says_how_to_install_it(command, monkeypatch):
     monkeypatch.setitem(sys.modules, "typer", None)  # an import of it is now a ModuleNotFoundError
+    monkeypatch.delitem(sys.modules, "aimfor.program.commands", raising=False)
     assert command() == ("the aimfor command needs its extra: pip install 'aimfor[cli]'", "")
 
 
@@ -69,14 +71,15 @@ def test_a_short_demo_prints_its_tables_and_writes_its_picture(command, short, t
 def test_the_demo_names_a_missing_package(command, monkeypatch, tmp_path, module, name):
     monkeypatch.setitem(sys.modules, module, None)
     message = f"the demo needs {name}: pip install 'aimfor[cli,report,sklearn]'"
-    assert command("demo", "--out", str(tmp_path / "out")) == (message, "")
+    assert command("demo", "--out", str(tmp_path / "out")) == (1, f"error: {message}\n")
     assert not (tmp_path / "out").exists()
 
 
 def test_the_demo_refuses_a_file_as_its_folder(command, tmp_path):
     (tmp_path / "file").write_text("mine")
-    code, _ = command("demo", "--out", str(tmp_path / "file"))
-    assert "File exists" in code
+    code, told = command("demo", "--out", str(tmp_path / "file"))
+    assert code == 1
+    assert "File exists" in told
     assert (tmp_path / "file").read_text() == "mine"
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import shlex
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -24,6 +26,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+# What `aimfor --help` does not need is imported where it is used: torch alone takes seconds.
 
 Data = Annotated[
     list[str] | None,
@@ -69,25 +73,25 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of t
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Model folder that `aimfor fit` wrote.")]
 
 
-@app.callback(help=f"Train for the number you are judged by.\n\n{EXIT_CODES}")
-def aimfor(
-    show_version: Annotated[bool, typer.Option("--version", is_eager=True, help="Print the version and exit.")] = False,
-) -> None:
-    """What every command shares."""
-    if show_version:
+def _show_version(asked: bool) -> None:
+    if asked:
         typer.echo(f"aimfor {version('aimfor')}")
         raise typer.Exit
 
 
-@app.command(no_args_is_help=True)
-def fit(
+@app.callback(help=f"Train for the number you are judged by.\n\n{EXIT_CODES}")
+def aimfor(
+    show: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """What every command shares."""
+
+
+def job_options(
     data: Data = None,
     label: Labels = None,
     aim: AimText = "aucpr",
-    out: Annotated[Path, typer.Option(help="Model folder; an earlier model stays until the new one is whole.")] = Path(
-        "run"
-    ),
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the interrupted run in --out.")] = False,
     positive: Positive = None,
     weight: Weight = None,
     group: Group = None,
@@ -113,6 +117,73 @@ def fit(
     device: Device = "cpu",
     seed: Seed = 0,
     memory: Memory = 256,
+) -> Any:
+    """The `Job` that the options of `fit` and `compare` ask for; None without data."""
+    from aimfor.program.jobs import Job
+
+    if not data:
+        return None
+    options: dict[str, Any] = {
+        "model": model,
+        "surrogate": surrogate,
+        "constraint": constraint,
+        "solver": solver,
+        "restarts": restarts,
+        "confidence": confidence,
+        "calibrate": calibrate,
+        "steps": steps,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "weight_decay": _decay(weight_decay),
+        "patience": patience,
+        "device": device,
+    }
+    if hidden:
+        options["hidden_layer_sizes"] = tuple(hidden)
+    return Job(
+        paths=tuple(str(Path(path).absolute()) for path in data),
+        labels=tuple(label or ()),
+        aim=aim,
+        positive=positive,
+        weight=weight,
+        group=group,
+        time=time,
+        numeric=tuple(numeric or ()),
+        categorical=tuple(categorical or ()),
+        drop=tuple(drop or ()),
+        validation_fraction=validation_fraction,
+        test_fraction=test_fraction,
+        seed=seed,
+        memory=memory * 2**20,
+        options=options,
+    )
+
+
+def with_job(command: Callable[..., None]) -> Callable[..., None]:
+    """Put the options of a job before those of a command whose first argument is the job."""
+    shared = inspect.signature(job_options, eval_str=True)
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        with told_in_one_sentence():
+            job = job_options(**{name: given.pop(name) for name in shared.parameters})
+            command(job, **given)
+
+    parameters = [*shared.parameters.values(), *own]
+    run.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
+
+
+@app.command(no_args_is_help=True)
+@with_job
+def fit(
+    job: Any,
+    out: Annotated[Path, typer.Option(help="Model folder; an earlier model stays until the new one is whole.")] = Path(
+        "run"
+    ),
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the interrupted run in --out.")] = False,
     as_json: Json = False,
 ) -> None:
     """Train a model for an aim, choose its threshold, and write a model folder with a page to look at.
@@ -126,22 +197,28 @@ def fit(
     Rows are split three ways: most train, some choose model and threshold, some only measure. Log-loss is always among
     the candidates, and kept unless another is better by more than chance. Ctrl-C stops with the best model so far.
     """
-    from aimfor.program import fitting
-    from aimfor.program.jobs import Job
+    if job is None and resume:
+        from aimfor.program.fitting import WORK
+        from aimfor.program.jobs import Job
 
-    with told_in_one_sentence():
-        given = locals()
-        job = Job.read(out / fitting.WORK) if resume and not data else _job(given)
-        with _progress(job.aim) as shown:
-            facts = fitting.fit(job, out, command=_command(), resume=resume, shown=shown)
-        page = out / "report.html"
-        if as_json:
-            _print_json({"out": str(out), "page": str(page), **_short(facts)})
-            return
-        typer.echo(facts["data"]["said"])
-        for measured in facts["labels"]:
-            _tell(measured, len(facts["labels"]) > 1)
-        typer.echo(f"{page}: the page to look at")
+        job = Job.read(out / WORK)
+    fit_and_tell(_given(job), out, resume, as_json)
+
+
+def fit_and_tell(job: Any, out: Path, resume: bool = False, as_json: bool = False) -> None:
+    """Fit, and print what came of it."""
+    from aimfor.program import fitting
+
+    with _progress(job.aim) as shown:
+        facts = fitting.fit(job, out, command=_command(), resume=resume, shown=shown)
+    page = out / "report.html"
+    if as_json:
+        _print_json({"out": str(out), "page": str(page), **_short(facts)})
+        return
+    typer.echo(facts["data"]["said"])
+    for measured in facts["labels"]:
+        _tell(measured, len(facts["labels"]) > 1)
+    typer.echo(f"{page}: the page to look at")
 
 
 @app.command(no_args_is_help=True)
@@ -196,32 +273,10 @@ def evaluate(
 
 
 @app.command(no_args_is_help=True)
+@with_job
 def compare(
-    data: Data,
-    label: Labels = None,
-    aim: AimText = "aucpr",
+    job: Any,
     splits: Annotated[int, typer.Option(min=1, help="How many times the rows are split anew.")] = 3,
-    positive: Positive = None,
-    weight: Weight = None,
-    group: Group = None,
-    time: Time = None,
-    numeric: Numeric = None,
-    categorical: Categorical = None,
-    drop: Drop = None,
-    validation_fraction: Validation = 0.2,
-    test_fraction: Test = 0.2,
-    model: Model = "linear",
-    hidden: Hidden = None,
-    restarts: Restarts = 1,
-    confidence: Confidence = None,
-    steps: Steps = 2000,
-    batch_size: BatchSize = 512,
-    learning_rate: LearningRate = 0.01,
-    weight_decay: WeightDecay = "auto",
-    patience: Patience = 4,
-    device: Device = "cpu",
-    seed: Seed = 0,
-    memory: Memory = 256,
     as_json: Json = False,
 ) -> None:
     """Log-loss, balanced log-loss and aimfor: same model, same rows, same budget, measured on rows none of them saw.
@@ -231,15 +286,14 @@ def compare(
     """
     from aimfor.program import fitting
 
-    with told_in_one_sentence(), tempfile.TemporaryDirectory(prefix="aimfor-") as folder:
-        job = _job(locals())
-        with _progress(job.aim) as shown:
-            found = fitting.compare(job, Path(folder), splits=splits, shown=shown)
-        if as_json:
-            short = [{"split": one["split"], "method": one["method"], **_short_label(one)} for one in found]
-            _print_json({"aim": job.aim, "measured": short})
-        else:
-            _print_comparison(found)
+    job = _given(job)
+    with tempfile.TemporaryDirectory(prefix="aimfor-") as folder, _progress(job.aim) as shown:
+        found = fitting.compare(job, Path(folder), splits=splits, shown=shown)
+    if as_json:
+        short = [{"split": one["split"], "method": one["method"], **_short_label(one)} for one in found]
+        _print_json({"aim": job.aim, "measured": short})
+    else:
+        _print_comparison(found)
 
 
 @app.command(no_args_is_help=True)
@@ -288,11 +342,12 @@ def demo(
     with told_in_one_sentence():
         run(out, seed)
         from aimfor.program.digits import AIM, write_tables
+        from aimfor.program.jobs import Job
 
         known, unseen = write_tables(out, seed)
         model = out / "run"
         typer.echo(f"\naimfor fit {known} --label is_8 --aim '{AIM}' --model mlp --out {model}")
-        fit([str(known)], label=["is_8"], aim=AIM, model="mlp", out=model, seed=seed)
+        fit_and_tell(Job((str(known),), ("is_8",), AIM, seed=seed, options={"model": "mlp"}), model)
         typer.echo(f"\naimfor evaluate {model} {unseen}")
         evaluate(model, [str(unseen)])
 
@@ -316,30 +371,10 @@ def told_in_one_sentence() -> Iterator[None]:
             raise typer.Exit(1) from error
 
 
-def _job(given: dict[str, Any]) -> Any:
-    """The job that the options of a command ask for."""
-    from aimfor.program.jobs import Job
-    from aimfor.program.tables import DataError
-
-    if not given["data"]:
-        raise DataError("DATA must name at least one file or folder")
-    names = ("model", "surrogate", "constraint", "solver", "restarts", "confidence", "calibrate", "steps")
-    names += ("batch_size", "learning_rate", "patience", "device")
-    options = {name: given[name] for name in names if name in given}
-    options["weight_decay"] = _decay(given["weight_decay"])
-    if given["hidden"]:
-        options["hidden_layer_sizes"] = tuple(given["hidden"])
-    return Job(
-        paths=tuple(str(Path(path).absolute()) for path in given["data"]),
-        labels=tuple(given["label"] or ()),
-        memory=given["memory"] * 2**20,
-        numeric=tuple(given["numeric"] or ()),
-        categorical=tuple(given["categorical"] or ()),
-        drop=tuple(given["drop"] or ()),
-        **{name: given[name] for name in ("aim", "positive", "weight", "group", "time", "seed")},
-        **{name: given[name] for name in ("validation_fraction", "test_fraction")},
-        options=options,
-    )
+def _given(job: Any) -> Any:
+    if job is None:
+        raise ValueError("DATA must name at least one file or folder, got none")
+    return job
 
 
 def _decay(text: str) -> float | str:
