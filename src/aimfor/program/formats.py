@@ -15,7 +15,7 @@ import pyarrow.parquet
 
 pc: Any = pyarrow.compute  # its functions are made at run time, where a type checker does not see them
 
-SIZE = 65536  # rows of a batch
+SIZE = 16_384  # rows read at a time
 BLOCK = 4 * 2**20  # bytes of a CSV file that are parsed at a time; no line may be longer
 KINDS = {
     ".csv": "CSV",
