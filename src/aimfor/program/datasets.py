@@ -248,7 +248,8 @@ def _collect(source: Table, preparation: Preparation, split: np.ndarray, folder:
     paths = [folder / f"{name}.rows" for name in PARTS]
     arrays = [np.empty((0 if on_disk else n, width), np.float32) for n, on_disk in zip(counts, stored, strict=True)]
     filled, start = [0] * len(PARTS), 0
-    folder.mkdir(parents=True, exist_ok=True)
+    if any(stored):
+        folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         writers = [
             stack.enter_context(RowWriter(path, width)) if on_disk else None
