@@ -135,14 +135,15 @@ def prepare(
     )
     features = _collect(source, preparation, split, folder, memory)
     pa.default_memory_pool().release_unused()  # training needs the room that reading took
+    parts = _parts(features, read, weights, split)
     return Dataset(
-        *_parts(features, read, weights, split),
+        *parts,
         split=split,
         preparation=preparation,
         label_names=read.names,
         classes=read.classes,
         said=said(preparation.columns_),
-        summary=_summary(read, split, said(preparation.columns_), preparation.summary_),
+        summary=_summary(read, parts, said(preparation.columns_), preparation.summary_),
         fingerprint=source.fingerprint,
     )
 
@@ -226,14 +227,15 @@ def _from_matrix(
     features = [source.features[np.flatnonzero(split == part)] for part in range(len(PARTS))]
     kind = "sparse" if sparse.issparse(source.features) else "dense"
     line = f"{source.features.shape[1]} features ({kind}, taken as they are)"
+    parts = _parts(features, read, None, split)
     return Dataset(
-        *_parts(features, read, None, split),
+        *parts,
         split=split,
         preparation=None,
         label_names=read.names,
         classes=read.classes,
         said=line,
-        summary=_summary(read, split, line, []),
+        summary=_summary(read, parts, line, []),
         fingerprint=source.fingerprint,
     )
 
@@ -278,15 +280,14 @@ def _parts(features: Sequence[Any], read: Labels, weights: np.ndarray | None, sp
     ]
 
 
-def _summary(read: Labels, split: np.ndarray, line: str, columns: list[dict[str, Any]]) -> dict[str, Any]:
-    values = read.values.reshape(len(split), -1)
+def _summary(read: Labels, parts: Sequence[Part], line: str, columns: list[dict[str, Any]]) -> dict[str, Any]:
     positives = {
-        name: dict(zip(read.names, values[split == part].sum(axis=0, dtype=np.int64).tolist(), strict=True))
-        for part, name in enumerate(PARTS)
+        name: dict(zip(read.names, part.labels.sum(axis=0, dtype=np.int64).reshape(-1).tolist(), strict=True))
+        for name, part in zip(PARTS, parts, strict=True)
     }
     return {
         "said": line,
-        "rows": {name: int((split == part).sum()) for part, name in enumerate(PARTS)},
+        "rows": {name: len(part.labels) for name, part in zip(PARTS, parts, strict=True)},
         "positives": positives,
         "classes": list(read.classes),
         "columns": columns,
