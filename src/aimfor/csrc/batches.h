@@ -213,28 +213,36 @@ class Reader {
     template <class Type>
     void labels(int64_t row, const Place& place, uint32_t* found, uint32_t* odd) const {
         const int64_t stride = batch.label_values.label_stride;
-        for (int first = 0; first < place.labels; first += WORD, ++found, ++odd) {
-            const Type* from = at<Type>(batch.label_values, row, place.first_label + first);
+        const Type* from = at<Type>(batch.label_values, row, place.first_label);
+        for (int first = 0; first < place.labels; first += WORD, from += WORD * stride, ++found, ++odd) {
             const int count = std::min(WORD, place.labels - first);
             fetch(from + 8 * WORD, WORD);  // of the tile after the next
             *found = *odd = 0;
-            if (stride == 1 && count == WORD && none(from)) continue;
-            int label = 0;
-            if constexpr (sizeof(Type) == sizeof(float)) {  // float and int32 alike
-                typedef Type Values __attribute__((vector_size(sizeof(Ints)), aligned(4), may_alias));
-                for (; stride == 1 && label + LANES <= count; label += LANES) {
-                    const Values value = *reinterpret_cast<const Values*>(from + label);
-                    const Ints other = ~(value == Type(0));
-                    *found |= bits(other) << label;
-                    *odd |= bits(other & ~(value == Type(1))) << label;
-                }
-            }
-            for (; label < count; ++label) {
+            if (stride == 1 && count == WORD && all_right(from, found)) continue;
+            *found = 0;
+            for (int label = 0; label < count; ++label) {
                 const Type value = from[label * stride];
                 *found |= static_cast<uint32_t>(!(value == 0)) << label;
                 *odd |= static_cast<uint32_t>(!(value == 0 || value == 1)) << label;
             }
         }
+    }
+
+    // Whether WORD labels side by side are 0 or 1; found are the ones. May say no where reading one by one says yes.
+    template <class Type>
+    static bool all_right(const Type* from, uint32_t* found) {
+        if constexpr (sizeof(Type) == sizeof(float)) {  // float and int32 alike; no branches, which would be guesses
+            typedef Type Values __attribute__((vector_size(sizeof(Ints)), aligned(4), may_alias));
+            Ints odd = {};
+            for (int label = 0; label < WORD; label += LANES) {
+                const Values value = *reinterpret_cast<const Values*>(from + label);
+                const Ints one = value == Type(1);
+                odd |= ~(one | (value == Type(0)));
+                *found |= bits(one) << label;
+            }
+            return !bits(odd);
+        }
+        return none(from);
     }
 
     // Whether all WORD labels are 0, as most are where labels are many.

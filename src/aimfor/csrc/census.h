@@ -110,7 +110,11 @@ class Census {
 
     template <bool WEIGHTED>
     bool take_rows(const Place& place, float (&part)[3][TILE]) {
-        alignas(32) float score[TILE] = {}, weight[TILE] = {};  // 0 beyond the labels there are
+        alignas(32) float score[TILE], weight[TILE];
+        if (place.labels < TILE) {  // 0 beyond the labels there are
+            std::fill_n(score, TILE, 0.0f);
+            std::fill_n(weight, TILE, 0.0f);
+        }
         const float heaviest = batch.largest_weight, lightest = 1 / heaviest;
         Ints largest = {}, bad_weights = {};
         uint32_t odd_labels = 0;
@@ -156,9 +160,9 @@ class Census {
             }
             any_odd |= odd[first / WORD];
             marks = left;
-            for (; left; left &= left - 1) {
-                const int label = first + __builtin_ctz(left);
-                positive_sum[label] += WEIGHTED ? weight[label] : 1.0f;
+            for (int label = first; label < first + WORD; label += LANES, left >>= LANES) {
+                const Floats one = WEIGHTED ? load(weight + label) : all(1.0f);
+                store(positive_sum + label, load(positive_sum + label) + where(mask_of(left), one));
             }
         }
         return any_odd;
