@@ -114,13 +114,14 @@ struct Tile {
         const int index = positives[label]++, from = at(row, label), to = at(index, label);
         if (by_label && index == positive_lines[label / LANES]) {
             store(positive.scores + to - label % LANES, all(ABSENT));
-            store(positive.weights + to - label % LANES, Floats{});
+            if (weighted) store(positive.weights + to - label % LANES, Floats{});
             ++positive_lines[label / LANES];
         }
         positive.scores[to] = -negative.scores[from];
-        positive.weights[to] = negative.weights[from];
         positive_row[to] = row;
         negative.scores[from] = ABSENT;
+        if (!weighted) return;
+        positive.weights[to] = negative.weights[from];
         negative.weights[from] = 0;
     }
 };

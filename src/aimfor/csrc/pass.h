@@ -73,6 +73,7 @@ void run(const Strip& strip, const Setting& setting, VectorSum* sums) {
         auto both = curve.start(anchor);
         for (int block = 0; block < count; block += Curve::BLOCK) {
             const int end = std::min(block + Curve::BLOCK, count);
+#pragma GCC unroll 4
             for (int index = block; index < end; ++index) {
                 const Floats score = load(scores + index * LANES);
                 const Floats weight = WEIGHTED ? load(weights + index * LANES) : Floats{};
@@ -201,14 +202,19 @@ class Pass {
 
     // Weighted squares of the distances from the mean.
     Floats squares_around(const Strip& strip, Floats mean) const {
-        Floats sum = {};
-        for (int index = 0; index < strip.count; ++index) {
+        auto square_at = [&](int index) {
             const Floats score = load(strip.scores + index * LANES);
             const Floats distance = where(score > ABSENT, smaller(absolute(score - mean), all(1e16f)));
             const Floats square = distance * distance;
-            sum += tile.weighted ? load(strip.weights + index * LANES) * square : square;
+            return tile.weighted ? load(strip.weights + index * LANES) * square : square;
+        };
+        Floats even = {}, odd = {};  // two sums, because each addition waits for the one before
+        int index = 0;
+        for (; index + 2 <= strip.count; index += 2) {
+            even += square_at(index);
+            odd += square_at(index + 1);
         }
-        return sum;
+        return index < strip.count ? even + odd + square_at(index) : even + odd;
     }
 };
 

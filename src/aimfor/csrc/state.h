@@ -148,8 +148,8 @@ class Group {
         deviation = root(spread);
     }
 
-    // The value of the labels at one anchor; where the loss is learning, one step of their state, as in State.learn_.
-    double learn(int anchor, const Columns& columns, int label) {
+    // Adds the value at one anchor; where the loss is learning, one step of the state there, as in State.learn_.
+    void learn(int anchor, const Columns& columns, int label) {
         const State& state = problem.state;
         const Rules& rules = problem.rules;
         const Table& table = problem.table;
@@ -167,8 +167,8 @@ class Group {
         const Floats objective
             = entry(table.objective_u, anchor) * surrogate.u + entry(table.objective_v, anchor) * surrogate.v;
         const Floats lagrangian = objective + multiplier * violation_at(surrogate);
-        const double value = total(where(active, share * entry(table.width, anchor) * lagrangian));
-        if (!rules.learning) return value;
+        values += share * entry(table.width, anchor) * lagrangian;
+        if (!rules.learning) return;
 
         auto running = [&](int which, Floats now) {
             float* here = state.rates + which * KL + anchor * problem.batch.labels + first;
@@ -214,8 +214,10 @@ class Group {
         const Floats typical = larger(root(square), all(1.17549435e-38f));
         const Floats step = rules.threshold_rate * deviation * (slope / typical);
         put(state.thresholds, anchor, at(state.thresholds, anchor) - where(active, step));
-        return value;
     }
+
+    // Of the labels at all anchors, once they have learned.
+    float value() const { return total(where(active, values)); }
 
   private:
     // State.look_
@@ -240,6 +242,7 @@ class Group {
     Floats total_cost = {}, share;                             // from the weighing
     Ints exact_drives;                                         // from the start of learning
     Floats forget, forget_slope, positives, deviation;
+    Floats values = {};  // from learning
 
     Floats get(const float* from) const { return FULL ? load(from) : load(from, used); }
     void set(float* to, Floats value) const { FULL ? store(to, value) : store(to, value, used); }
