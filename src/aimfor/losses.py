@@ -272,7 +272,8 @@ class Loss(nn.Module):
         """Value and gradient on this batch, and the step of the state."""
         state, census = self.state, run.census
         reduce = sum_over_ranks if learning else lambda tensor: tensor
-        if learning and world_size() > 1:
+        alone = not learning or world_size() == 1
+        if not alone:
             census = self._received_census(reduce(self._sent_census(census)))
         counted = None
         if learning:
@@ -280,7 +281,7 @@ class Loss(nn.Module):
             counted = run.observe_(census)
         priors = state.priors if counted is None or state.given_priors is not None else counted
         anchors = self.aim.anchors(priors, state.surrogate_rates if self.aim.follows_rates else NO_RATES)
-        if isinstance(run, _Native) and (not learning or world_size() == 1):
+        if isinstance(run, _Native) and alone:
             value, gradient = run.step(census, anchors)
         else:
             value, gradient = self._step(run, census, anchors, reduce, learning)
@@ -492,16 +493,17 @@ class _Native:
     """One batch and the C++ engine, which knows the whole step."""
 
     def __init__(self, loss: Loss, batch: Batch, learning: bool):
-        self.prepared = native.Prepared(batch, loss.state)
+        state = loss.state
+        self.prepared = native.Prepared(batch, state)
         self.census = self.prepared.census()
         self.rules = native.rules(
-            loss.surrogate,
-            dual_rate=loss.dual_rate,
-            threshold_rate=loss.threshold_rate,
-            warmup=loss.warmup,
-            exact=loss.constraint == "exact",
-            learning=learning,
-            looking=loss.state.looks_at(loss.state.batches + 1) if learning else 0,
+            loss.surrogate.name,
+            loss.dual_rate,
+            loss.threshold_rate,
+            loss.warmup,
+            loss.constraint == "exact",
+            learning,
+            state.looks_at(state.batches + 1) if learning else 0,
         )
 
     def observe_(self, census: Tensor) -> Tensor:

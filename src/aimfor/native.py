@@ -17,7 +17,7 @@ from aimfor.aims import Anchors
 from aimfor.batches import LARGEST, Batch, Positives, refuse, valid_weights
 from aimfor.bounds import Counts, Sums
 from aimfor.state import State
-from aimfor.surrogates import LEAK, SURROGATES, Surrogate
+from aimfor.surrogates import LEAK, SURROGATES
 
 LIBRARY = Path(__file__).parent / "_native.so"
 
@@ -92,8 +92,7 @@ class Rules(Structure):
 
 @lru_cache(maxsize=64)  # to fill a record takes as long as to count a small batch
 def rules(
-    surrogate: Surrogate,
-    *,
+    name: str,
     dual_rate: float,
     threshold_rate: float,
     warmup: int,
@@ -101,7 +100,8 @@ def rules(
     learning: bool,
     looking: int,
 ) -> Rules:
-    """What the library has to know of a loss."""
+    """What the library has to know of a loss; `name` is that of its surrogate."""
+    surrogate = SURROGATES[name]
     return Rules(
         dual_rate=dual_rate,
         threshold_rate=threshold_rate,
@@ -116,7 +116,7 @@ def rules(
         smallest_deviation=state_rules.SMALLEST_DEVIATION,
         rounding=state_rules.ROUNDING,
         warmup=warmup,
-        surrogate=list(SURROGATES).index(surrogate.name),
+        surrogate=list(SURROGATES).index(name),
         tight=not surrogate.convex,
         exact=exact,
         learning=learning,
@@ -295,8 +295,9 @@ def _table(anchors: Anchors, anchor_count: int, num_labels: int) -> ctypes.Array
 
 
 def _state(state: State, num_labels: int) -> ctypes.Array:
+    # Straight from the module's dictionary: each attribute of a module is a call of Python, as long as five checks.
     buffers, pointers = state._buffers, []
-    shape = state.thresholds.shape
+    shape = buffers["thresholds"].shape
     if len(shape) != 2 or shape[1] != num_labels:
         raise TypeError(f"state.thresholds must have shape [K, {num_labels}], got {list(shape)}")
     for name, dtype, size in _forms(*shape):

@@ -269,7 +269,12 @@ class Loader {
         alignas(32) float score[TILE], weight[TILE];
         std::fill_n(score, TILE, ABSENT);  // beyond the labels there are
         std::fill_n(weight, TILE, 0.0f);
-        for (int row = 0; row < place.rows; ++row) {
+        const bool by_columns = !tile.by_label && !reader.weighted;  // a few labels of many rows
+        for (int label = 0; by_columns && label < place.labels; ++label) {
+            float* to = tile.negative.scores + label * ROWS;
+            for (int row = 0; row < place.rows; ++row) to[row] = reader.score(place.first_row + row, label);
+        }
+        for (int row = 0; !by_columns && row < place.rows; ++row) {
             const float* scores = reader.scores(place.first_row + row, place, score);
             // Rows lie pages apart, where the processor does not look ahead by itself: fetched for the next tile.
             if (scores != score) fetch(scores + TILE, TILE);

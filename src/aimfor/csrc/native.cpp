@@ -159,24 +159,25 @@ int32_t aimfor_census(const Batch* batch, float* census, Fault* fault) try {
     if (fault->kind) return 0;
     const CensusTasks tasks(*batch);
     const int threads = threads_for(*batch, 1);
-    std::vector<double> parts(tasks.count() * 3 * CENSUS_LABELS, 0.0);
+    const int64_t width = tasks.width;
+    std::vector<double> parts(tasks.count() * 3 * width, 0.0);
     std::vector<Fault> faults(tasks.count());
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
     for (int64_t task = 0; task < tasks.count(); ++task) {
-        faults[task] = tasks.run(task, parts.data() + task * 3 * CENSUS_LABELS);
+        faults[task] = tasks.run(task, parts.data() + task * 3 * width);
     }
     for (const Fault& one : faults) {
         if (!fault->kind) *fault = one;
     }
-    for (int64_t first = 0; first < batch->labels; first += CENSUS_LABELS) {
-        double* whole = parts.data() + first / CENSUS_LABELS * 3 * CENSUS_LABELS;
+    for (int64_t first = 0; first < batch->labels; first += width) {
+        double* whole = parts.data() + first / width * 3 * width;
         for (int64_t rows = 1; rows < tasks.row_parts; ++rows) {
-            const double* part = whole + rows * tasks.label_parts * 3 * CENSUS_LABELS;
-            for (int entry = 0; entry < 3 * CENSUS_LABELS; ++entry) whole[entry] += part[entry];
+            const double* part = whole + rows * tasks.label_parts * 3 * width;
+            for (int64_t entry = 0; entry < 3 * width; ++entry) whole[entry] += part[entry];
         }
         for (int which = 0; which < 3; ++which) {
-            const int64_t labels = std::min<int64_t>(CENSUS_LABELS, batch->labels - first);
-            std::copy_n(whole + which * CENSUS_LABELS, labels, census + which * batch->labels + first);
+            const int64_t labels = std::min(width, batch->labels - first);
+            std::copy_n(whole + which * width, labels, census + which * batch->labels + first);
         }
     }
     return 0;
