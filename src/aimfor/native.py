@@ -68,6 +68,7 @@ BUFFERS = (
     "multipliers",
     "rates",
     "positives",
+    "exact_positives",
     "score_mean",
     "score_variance",
     "slope_square",
@@ -86,7 +87,8 @@ class Rules(Structure):
         *((name, c_float) for name in ("forget", "forget_slope", "progress", "max_multiplier", "longest_count")),
         *((name, c_float) for name in ("smallest_size", "smallest_deviation", "rounding")),
         ("warmup", c_int64),
-        *((name, c_int32) for name in ("surrogate", "tight", "exact", "learning", "looking")),
+        *((name, c_int32) for name in ("surrogate", "tight", "exact", "learning")),
+        *((name, c_int32) for name in ("looking", "count_every", "counting")),
     )
 
 
@@ -99,6 +101,7 @@ def rules(
     exact: bool,
     learning: bool,
     looking: int,
+    counting: int,
 ) -> Rules:
     """What the library has to know of a loss; `name` is that of its surrogate."""
     surrogate = SURROGATES[name]
@@ -121,6 +124,8 @@ def rules(
         exact=exact,
         learning=learning,
         looking=looking,
+        count_every=state_rules.COUNT_EVERY,
+        counting=counting,
     )
 
 
@@ -318,7 +323,7 @@ def _state(state: State, num_labels: int) -> ctypes.Array:
 @lru_cache(maxsize=64)
 def _forms(anchors: int, labels: int) -> tuple[tuple[str, torch.dtype, int], ...]:
     """Name, type and number of entries of each buffer."""
-    per_label = dict.fromkeys(("steps", "positives", "score_mean", "score_variance"), labels)
+    per_label = dict.fromkeys(("steps", "positives", "exact_positives", "score_mean", "score_variance"), labels)
     sizes = per_label | {"class_weight": 2 * labels, "rates": 4 * anchors * labels}
     return tuple(
         (name, torch.int64 if name == "steps" else torch.float32, sizes.get(name, anchors * labels)) for name in BUFFERS
