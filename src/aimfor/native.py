@@ -300,9 +300,8 @@ def _table(anchors: Anchors, anchor_count: int, num_labels: int) -> ctypes.Array
 
 
 def _state(state: State, num_labels: int) -> ctypes.Array:
-    # Straight from the module's dictionary: each attribute of a module is a call of Python, as long as five checks.
     buffers, pointers = state._buffers, []
-    shape = buffers["thresholds"].shape
+    shape = state.thresholds.shape
     if len(shape) != 2 or shape[1] != num_labels:
         raise TypeError(f"state.thresholds must have shape [K, {num_labels}], got {list(shape)}")
     for name, dtype, size in _forms(*shape):
