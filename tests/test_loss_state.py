@@ -40,6 +40,35 @@ def test_a_label_that_comes_late_looks_at_the_same_batches_after_a_stop():
         assert torch.equal(tensor, second.state_dict()[name]), name
 
 
+@pytest.mark.parametrize("options", [{}, {"constraint": "exact"}, {"surrogate": "ramp", "warmup": 5}])
+@pytest.mark.parametrize("engine", ["plain", "fused", aimfor.engine().name])
+def test_errors_are_counted_when_a_label_is_new_when_they_drive_and_in_every_fourth_batch(monkeypatch, engine, options):
+    monkeypatch.setenv("AIMFOR_ENGINE", engine)
+    loss = aimfor.Loss("aucpr; num_anchors=3", num_labels=9, **options)
+    mean = torch.zeros(2, 3, 9)
+    positives = torch.ones(9)
+    for number in range(1, 23):
+        generator = torch.Generator().manual_seed(number)
+        scores, labels = torch.randn(40, 9, generator=generator), (torch.rand(40, 9, generator=generator) < 0.4).float()
+        labels[:, 8] *= number > 10  # a label that comes late
+        thresholds = loss.thresholds.clone()
+        loss(scores, labels)
+        if number == 1 or number == 11:  # started by this batch
+            started = scores.mean(0).expand(3, 9)
+            thresholds = torch.where(loss.state.steps == 1, started, thresholds)
+        steps = loss.state.steps
+        drives = options.get("constraint") == "exact" or ("warmup" in options and steps <= 5)
+        stands_for = torch.where((steps <= 4) | torch.as_tensor(drives), 1, 4 * (number % 4 == 0)) * (steps > 0)
+        share = stands_for / steps.clamp(min=1)
+        wrong = torch.where(labels == 1, scores < thresholds[:, None], scores >= thresholds[:, None])
+        prior = loss.state.counted_priors
+        u, v = (wrong * labels).sum(1) / (40 * prior), (wrong * (1 - labels)).sum(1) / (40 * (1 - prior))
+        mean.lerp_(torch.stack([u, v]), share)
+        positives.lerp_(labels.mean(0) / prior, share)
+        torch.testing.assert_close(loss.state.rates[2:], mean, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(loss.state.exact_positives, positives, rtol=1e-4, atol=1e-5)
+
+
 def test_a_user_who_was_told_is_not_told_again_after_a_stop():
     loss = aimfor.Loss("aucpr")
     loss.state.warned = True

@@ -155,7 +155,7 @@ def recall_at_precision_table(slack: Tensor, width: Tensor, priors: Tensor) -> A
     """min u subject to kappa a / (1 - a) v <= recall: the paper's eq. (minp@r), divided by 1 - a."""
     one, zero = as_row(1.0, priors), as_row(0.0, priors)
     kappa = (one - priors) / priors  # a tensor from a number would take longer than the rest of a small table
-    return Anchors(slack, width, one, zero, zero, kappa / slack - kappa, zero, one)
+    return Anchors(slack, width, one, zero, zero, (kappa / slack).sub_(kappa), zero, one)
 
 
 def v_at_recall_table(slack: Tensor, width: Tensor, priors: Tensor) -> Anchors:

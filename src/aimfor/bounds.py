@@ -95,9 +95,12 @@ def count(
     surrogate: Surrogate,
     sharpness: Tensor | None,
     score_mean: Tensor,
+    *,
+    errors: bool = True,
 ) -> Counts:
     """The pass over a batch that has been through the census; see `sums_and_gradient` for most arguments, and take
-    `score_mean`, `[L]`, for what the squares are measured from."""
+    `score_mean`, `[L]`, for what the squares are measured from. False positives and negatives are asked for by
+    `errors`; otherwise they may be anything."""
     checked = entries(batch)
     b, u_cost, v_cost = (part.to(checked.scores) for part in (thresholds, positive_cost, negative_cost))
     sums, gradient = sums_and_gradient(checked, b, u_cost, v_cost, surrogate, sharpness)

@@ -129,6 +129,8 @@ def count(
     surrogate: Surrogate,
     sharpness: Tensor | None,
     score_mean: Tensor,
+    *,
+    errors: bool = True,
 ) -> Counts:
     """The pass over a listed batch that has been through the census; see `bounds.count`."""
     sums = _zeros(batch, 3, 2, *thresholds.shape)  # loss, slope, error; of positives and negatives
@@ -141,7 +143,8 @@ def count(
         squares[here] += _squares(piece, score_mean[here].to(squares))
         piece.scores[piece.ones.rows, piece.ones.labels] = ABSENT
         positive, negative = sums[:, :, :, here].unbind(1)
-        negative[2].add_(_false_positives(piece, b))
+        if errors:
+            negative[2].add_(_false_positives(piece, b))
         _add_negatives(piece, b, v_cost, surrogate, sharp, negative, gradient[piece.rows, here])
         _add_positives(piece, b, u_cost, surrogate, sharp, positive, gradient[piece.rows, here])
     return Counts(Sums(*sums.flatten(0, 1)), squares, gradient)

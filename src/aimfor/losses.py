@@ -40,8 +40,9 @@ class Diagnostics(NamedTuple):
         thresholds: learned threshold; positive means score >= threshold.
         multipliers: learned weight of the constraint.
         surrogate_recall, surrogate_precision, surrogate_fpr: as the loss sees them; bounds on the exact ones
-            (recall and precision from below, fpr from above) with every surrogate but sigmoid.
-        recall, precision, fpr: exact, at the learned thresholds.
+            (recall and precision from below, fpr from above) of the same batches, with every surrogate but sigmoid.
+        recall, precision, fpr: exact, at the learned thresholds; of every fourth batch, and of every one where they
+            drive the multipliers.
         violation: of the constraint that drives the multipliers, as the table of the aim writes it (docs/aims.md); at
             or below 0 where it holds, and always for F_beta, which has a rule instead of a constraint to learn.
         feasible: False where the constraint stays broken, without getting better, with its multiplier at its limit or
@@ -272,7 +273,8 @@ class Loss(nn.Module):
         """Value and gradient on this batch, and the step of the state."""
         state, census = self.state, run.census
         reduce = sum_over_ranks if learning else lambda tensor: tensor
-        if learning and world_size() > 1:
+        alone = not learning or world_size() == 1
+        if not alone:
             census = self._received_census(reduce(self._sent_census(census)))
         counted = None
         if learning:
@@ -280,7 +282,7 @@ class Loss(nn.Module):
             counted = run.observe_(census)
         priors = state.priors if counted is None or state.given_priors is not None else counted
         anchors = self.aim.anchors(priors, state.surrogate_rates if self.aim.follows_rates else NO_RATES)
-        if isinstance(run, _Native) and (not learning or world_size() == 1):
+        if isinstance(run, _Native) and alone:
             value, gradient = run.step(census, anchors)
         else:
             value, gradient = self._step(run, census, anchors, reduce, learning)
@@ -307,7 +309,8 @@ class Loss(nn.Module):
         total = u_cost.sum(0) + v_cost.sum(0)
         share = active / torch.where(total > 0, total, 1.0) / self.num_labels
         u_cost, v_cost = u_cost * (share * u_unit), v_cost * (share * v_unit)
-        counts = run.count(census, anchors, u_cost, v_cost)
+        counts_for = state.counts_for(active, self._exact_drives()) if learning else None
+        counts = run.count(census, anchors, u_cost, v_cost, counts_for is not None and bool(counts_for.any()))
         sums, squares = _reduced(reduce, counts)
 
         # In place from here on, and let go of early: what is `[K, L]` adds up beside the gradient.
@@ -319,13 +322,14 @@ class Loss(nn.Module):
         lagrangian = anchors.violation(surrogate).mul_(multipliers).add_(anchors.objective(surrogate))
         value = lagrangian.mul_(share * anchors.width).sum()
         del lagrangian
-        if not learning:
+        if counts_for is None:
             return value, counts.gradient
         step = Step(
             active=active,
             anchors=anchors,
             surrogate=surrogate,
             exact=exact,
+            counts_for=counts_for,
             exact_drives=self._exact_drives(),
             slope=slope,
             variance=squares / weight,
@@ -465,7 +469,9 @@ class _Torch:
         self.loss.state.observe_(census)
         return self.loss.state.counted_priors
 
-    def count(self, census: Tensor, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor) -> Counts:
+    def count(
+        self, census: Tensor, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor, errors: bool
+    ) -> Counts:
         """The pass on the rung of the ladder that each label has reached."""
         state = self.loss.state
 
@@ -474,7 +480,14 @@ class _Torch:
             if surrogate.sharpness is not None:
                 sharpness = surrogate.sharpness / state.score_variance.sqrt().clamp(min=SMALLEST_DEVIATION)
             return self.engine.count(
-                self.batch, state.thresholds, positive_cost, negative_cost, surrogate, sharpness, state.score_mean
+                self.batch,
+                state.thresholds,
+                positive_cost,
+                negative_cost,
+                surrogate,
+                sharpness,
+                state.score_mean,
+                errors=errors,
             )
 
         surrogate, warming = self.loss.surrogate, self.loss._warming
@@ -492,16 +505,18 @@ class _Native:
     """One batch and the C++ engine, which knows the whole step."""
 
     def __init__(self, loss: Loss, batch: Batch, learning: bool):
-        self.prepared = native.Prepared(batch, loss.state)
+        state = loss.state
+        self.prepared = native.Prepared(batch, state)
         self.census = self.prepared.census()
         self.rules = native.rules(
-            loss.surrogate,
-            dual_rate=loss.dual_rate,
-            threshold_rate=loss.threshold_rate,
-            warmup=loss.warmup,
-            exact=loss.constraint == "exact",
-            learning=learning,
-            looking=loss.state.looks_at(loss.state.batches + 1) if learning else 0,
+            loss.surrogate.name,
+            loss.dual_rate,
+            loss.threshold_rate,
+            loss.warmup,
+            loss.constraint == "exact",
+            learning,
+            state.looks_at(state.batches + 1) if learning else 0,
+            state.counts_at(state.batches + 1) if learning else 0,
         )
 
     def observe_(self, census: Tensor) -> Tensor:
@@ -510,7 +525,9 @@ class _Native:
     def step(self, census: Tensor, anchors: Anchors) -> tuple[Tensor, Tensor]:
         return self.prepared.step(census, anchors, self.rules)
 
-    def count(self, census: Tensor, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor) -> Counts:
+    def count(
+        self, census: Tensor, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor, errors: bool
+    ) -> Counts:
         return self.prepared.count(census, anchors, self.rules)
 
 

@@ -17,7 +17,7 @@ from aimfor.aims import Anchors
 from aimfor.batches import LARGEST, Batch, Positives, refuse, valid_weights
 from aimfor.bounds import Counts, Sums
 from aimfor.state import State
-from aimfor.surrogates import LEAK, SURROGATES, Surrogate
+from aimfor.surrogates import LEAK, SURROGATES
 
 LIBRARY = Path(__file__).parent / "_native.so"
 
@@ -68,6 +68,7 @@ BUFFERS = (
     "multipliers",
     "rates",
     "positives",
+    "exact_positives",
     "score_mean",
     "score_variance",
     "slope_square",
@@ -86,22 +87,24 @@ class Rules(Structure):
         *((name, c_float) for name in ("forget", "forget_slope", "progress", "max_multiplier", "longest_count")),
         *((name, c_float) for name in ("smallest_size", "smallest_deviation", "rounding")),
         ("warmup", c_int64),
-        *((name, c_int32) for name in ("surrogate", "tight", "exact", "learning", "looking")),
+        *((name, c_int32) for name in ("surrogate", "tight", "exact", "learning")),
+        *((name, c_int32) for name in ("looking", "count_every", "counting")),
     )
 
 
 @lru_cache(maxsize=64)  # to fill a record takes as long as to count a small batch
 def rules(
-    surrogate: Surrogate,
-    *,
+    name: str,
     dual_rate: float,
     threshold_rate: float,
     warmup: int,
     exact: bool,
     learning: bool,
     looking: int,
+    counting: int,
 ) -> Rules:
-    """What the library has to know of a loss."""
+    """What the library has to know of a loss; `name` is that of its surrogate."""
+    surrogate = SURROGATES[name]
     return Rules(
         dual_rate=dual_rate,
         threshold_rate=threshold_rate,
@@ -116,11 +119,13 @@ def rules(
         smallest_deviation=state_rules.SMALLEST_DEVIATION,
         rounding=state_rules.ROUNDING,
         warmup=warmup,
-        surrogate=list(SURROGATES).index(surrogate.name),
+        surrogate=list(SURROGATES).index(name),
         tight=not surrogate.convex,
         exact=exact,
         learning=learning,
         looking=looking,
+        count_every=state_rules.COUNT_EVERY,
+        counting=counting,
     )
 
 
@@ -317,7 +322,7 @@ def _state(state: State, num_labels: int) -> ctypes.Array:
 @lru_cache(maxsize=64)
 def _forms(anchors: int, labels: int) -> tuple[tuple[str, torch.dtype, int], ...]:
     """Name, type and number of entries of each buffer."""
-    per_label = dict.fromkeys(("steps", "positives", "score_mean", "score_variance"), labels)
+    per_label = dict.fromkeys(("steps", "positives", "exact_positives", "score_mean", "score_variance"), labels)
     sizes = per_label | {"class_weight": 2 * labels, "rates": 4 * anchors * labels}
     return tuple(
         (name, torch.int64 if name == "steps" else torch.float32, sizes.get(name, anchors * labels)) for name in BUFFERS

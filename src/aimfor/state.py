@@ -22,6 +22,9 @@ PATIENCE = 500
 PROGRESS = 0.95
 # How many batches pass between two looks for such a constraint.
 LOOK_EVERY = 100
+# Errors are counted in every so many batches, where they do not drive the multipliers and a label has some: to count
+# them takes a tenth of a pass. A divisor of LOOK_EVERY, as the look needs them.
+COUNT_EVERY = 4
 # A multiplier is of order 1 where the constraint can be met (it is divided by its bound). One that has come this far
 # already weighs hardly anything but the constraint, and going on would drown every other anchor.
 MAX_MULTIPLIER = 20.0
@@ -47,7 +50,8 @@ class Step(NamedTuple):
         active: `[L]`, labels to update; the others keep their state.
         anchors: the table of the aim.
         surrogate: surrogate rates of the batch.
-        exact: 0-1 rates of the batch.
+        exact: 0-1 rates of the batch; looked at where `counts_for` is not 0.
+        counts_for: `[L]`, for how many batches the 0-1 rates stand.
         exact_drives: whether, or `[L]` where, the exact rates drive the multipliers instead of the surrogate ones.
         slope: `[K, L]`, derivative of the Lagrangian in the thresholds.
         variance: `[L]`, variance of the scores of the batch.
@@ -57,6 +61,7 @@ class Step(NamedTuple):
     anchors: Anchors
     surrogate: Rates
     exact: Rates
+    counts_for: Tensor
     exact_drives: bool | Tensor
     slope: Tensor
     variance: Tensor
@@ -93,6 +98,7 @@ class State(nn.Module):
     multipliers: Tensor
     rates: Tensor
     positives: Tensor
+    exact_positives: Tensor
     score_mean: Tensor
     score_variance: Tensor
     slope_square: Tensor
@@ -118,6 +124,7 @@ class State(nn.Module):
         keep("multipliers", per_anchor, START_MULTIPLIER)
         keep("rates", (4, *per_anchor))  # surrogate u, v; exact u, v
         keep("positives", per_label, 1.0)
+        keep("exact_positives", per_label, 1.0)  # of the batches whose errors were counted
         keep("score_mean", per_label)
         keep("score_variance", per_label)
         keep("slope_square", per_anchor)
@@ -145,7 +152,7 @@ class State(nn.Module):
     @property
     def exact_rates(self) -> Rates:
         """Running 0-1 rates."""
-        return Rates(self.rates[2], self.rates[3], self.positives)
+        return Rates(self.rates[2], self.rates[3], self.exact_positives)
 
     def driving_rates(self, exact_drives: bool | Tensor) -> Rates:
         """Running rates of those that drive the multipliers."""
@@ -189,9 +196,10 @@ class State(nn.Module):
         first_mean = 1 / self.steps.clamp(min=1).float()
         forget = active * first_mean.clamp(min=FORGET)
         forget_slope = active * first_mean.clamp(min=FORGET_SLOPE)
-        for running, found in zip(self.rates, (*step.surrogate[:2], *step.exact[:2]), strict=True):
+        for running, found in zip((*self.rates[:2], self.positives), step.surrogate, strict=True):
             running.lerp_(found.float(), forget)
-        self.positives.lerp_(step.surrogate.p, forget)
+        for running, found in zip((*self.rates[2:], self.exact_positives), step.exact, strict=True):
+            running.lerp_(found.float(), forget * step.counts_for)
         self.score_variance.lerp_(step.variance.float(), forget)
 
         if anchors.multiplier is None:
@@ -219,6 +227,16 @@ class State(nn.Module):
     def looks_at(batch: int) -> int:
         """For how many batches this one stands in the search for constraints that cannot be met; or 0."""
         return LOOK_EVERY if batch % LOOK_EVERY == 0 else 0
+
+    def counts_for(self, active: Tensor, exact_drives: bool | Tensor) -> Tensor:
+        """`[L]`, for how many batches this one stands in the exact rates, or 0: its errors need not be counted."""
+        always = (self.steps < COUNT_EVERY) | exact_drives
+        return active * torch.where(always, 1, self.counts_at(self.batches))
+
+    @staticmethod
+    def counts_at(batch: int) -> int:
+        """The same for labels whose errors do not drive and that have some already."""
+        return COUNT_EVERY if batch % COUNT_EVERY == 0 else 0
 
     def _look_(self, step: Step) -> None:
         violation = step.anchors.violation(self.driving_rates(step.exact_drives))

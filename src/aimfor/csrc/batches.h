@@ -114,13 +114,14 @@ struct Tile {
         const int index = positives[label]++, from = at(row, label), to = at(index, label);
         if (by_label && index == positive_lines[label / LANES]) {
             store(positive.scores + to - label % LANES, all(ABSENT));
-            store(positive.weights + to - label % LANES, Floats{});
+            if (weighted) store(positive.weights + to - label % LANES, Floats{});
             ++positive_lines[label / LANES];
         }
         positive.scores[to] = -negative.scores[from];
-        positive.weights[to] = negative.weights[from];
         positive_row[to] = row;
         negative.scores[from] = ABSENT;
+        if (!weighted) return;
+        positive.weights[to] = negative.weights[from];
         negative.weights[from] = 0;
     }
 };
@@ -213,28 +214,36 @@ class Reader {
     template <class Type>
     void labels(int64_t row, const Place& place, uint32_t* found, uint32_t* odd) const {
         const int64_t stride = batch.label_values.label_stride;
-        for (int first = 0; first < place.labels; first += WORD, ++found, ++odd) {
-            const Type* from = at<Type>(batch.label_values, row, place.first_label + first);
+        const Type* from = at<Type>(batch.label_values, row, place.first_label);
+        for (int first = 0; first < place.labels; first += WORD, from += WORD * stride, ++found, ++odd) {
             const int count = std::min(WORD, place.labels - first);
             fetch(from + 8 * WORD, WORD);  // of the tile after the next
             *found = *odd = 0;
-            if (stride == 1 && count == WORD && none(from)) continue;
-            int label = 0;
-            if constexpr (sizeof(Type) == sizeof(float)) {  // float and int32 alike
-                typedef Type Values __attribute__((vector_size(sizeof(Ints)), aligned(4), may_alias));
-                for (; stride == 1 && label + LANES <= count; label += LANES) {
-                    const Values value = *reinterpret_cast<const Values*>(from + label);
-                    const Ints other = ~(value == Type(0));
-                    *found |= bits(other) << label;
-                    *odd |= bits(other & ~(value == Type(1))) << label;
-                }
-            }
-            for (; label < count; ++label) {
+            if (stride == 1 && count == WORD && all_right(from, found)) continue;
+            *found = 0;
+            for (int label = 0; label < count; ++label) {
                 const Type value = from[label * stride];
                 *found |= static_cast<uint32_t>(!(value == 0)) << label;
                 *odd |= static_cast<uint32_t>(!(value == 0 || value == 1)) << label;
             }
         }
+    }
+
+    // Whether WORD labels side by side are 0 or 1; found are the ones. May say no where reading one by one says yes.
+    template <class Type>
+    static bool all_right(const Type* from, uint32_t* found) {
+        if constexpr (sizeof(Type) == sizeof(float)) {  // float and int32 alike; no branches, which would be guesses
+            typedef Type Values __attribute__((vector_size(sizeof(Ints)), aligned(4), may_alias));
+            Ints odd = {};
+            for (int label = 0; label < WORD; label += LANES) {
+                const Values value = *reinterpret_cast<const Values*>(from + label);
+                const Ints one = value == Type(1);
+                odd |= ~(one | (value == Type(0)));
+                *found |= bits(one) << label;
+            }
+            return !bits(odd);
+        }
+        return none(from);
     }
 
     // Whether all WORD labels are 0, as most are where labels are many.
@@ -260,7 +269,12 @@ class Loader {
         alignas(32) float score[TILE], weight[TILE];
         std::fill_n(score, TILE, ABSENT);  // beyond the labels there are
         std::fill_n(weight, TILE, 0.0f);
-        for (int row = 0; row < place.rows; ++row) {
+        const bool by_columns = !tile.by_label && !reader.weighted;  // a few labels of many rows
+        for (int label = 0; by_columns && label < place.labels; ++label) {
+            float* to = tile.negative.scores + label * ROWS;
+            for (int row = 0; row < place.rows; ++row) to[row] = reader.score(place.first_row + row, label);
+        }
+        for (int row = 0; !by_columns && row < place.rows; ++row) {
             const float* scores = reader.scores(place.first_row + row, place, score);
             // Rows lie pages apart, where the processor does not look ahead by itself: fetched for the next tile.
             if (scores != score) fetch(scores + TILE, TILE);

@@ -110,7 +110,11 @@ class Census {
 
     template <bool WEIGHTED>
     bool take_rows(const Place& place, float (&part)[3][TILE]) {
-        alignas(32) float score[TILE] = {}, weight[TILE] = {};  // 0 beyond the labels there are
+        alignas(32) float score[TILE], weight[TILE];
+        if (place.labels < TILE) {  // 0 beyond the labels there are
+            std::fill_n(score, TILE, 0.0f);
+            std::fill_n(weight, TILE, 0.0f);
+        }
         const float heaviest = batch.largest_weight, lightest = 1 / heaviest;
         Ints largest = {}, bad_weights = {};
         uint32_t odd_labels = 0;
@@ -156,9 +160,9 @@ class Census {
             }
             any_odd |= odd[first / WORD];
             marks = left;
-            for (; left; left &= left - 1) {
-                const int label = first + __builtin_ctz(left);
-                positive_sum[label] += WEIGHTED ? weight[label] : 1.0f;
+            for (int label = first; label < first + WORD; label += LANES, left >>= LANES) {
+                const Floats one = WEIGHTED ? load(weight + label) : all(1.0f);
+                store(positive_sum + label, load(positive_sum + label) + where(mask_of(left), one));
             }
         }
         return any_odd;
@@ -182,22 +186,24 @@ class Census {
 constexpr int CENSUS_LABELS = 16 * TILE;  // side by side: the processor looks ahead along a row
 constexpr int CENSUS_ROWS = 4;            // at once: so many rows along which it does
 
-// The census of a batch, cut into tasks of CENSUS_LABELS labels by ROWS_PER_TASK rows.
+// The census of a batch, cut into tasks of `width` labels by ROWS_PER_TASK rows.
 struct CensusTasks {
     const Batch& batch;
+    const int64_t width;  // whole tiles, not more than there are
     const int64_t label_parts, row_parts;
 
     explicit CensusTasks(const Batch& batch)
-        : batch(batch), label_parts((batch.labels + CENSUS_LABELS - 1) / CENSUS_LABELS),
+        : batch(batch), width(std::min<int64_t>(CENSUS_LABELS, (batch.labels + TILE - 1) / TILE * TILE)),
+          label_parts((batch.labels + width - 1) / width),
           row_parts((batch.rows + ROWS_PER_TASK - 1) / ROWS_PER_TASK) {}
 
     int64_t count() const { return label_parts * row_parts; }
 
-    // Adds to sums [3, CENSUS_LABELS]; those of ROWS rows stay in float.
+    // Adds to sums [3, width]; those of ROWS rows stay in float.
     Fault run(int64_t task, double* sums) const {
         Census census(batch);
-        const int64_t first_label = task % label_parts * CENSUS_LABELS, first_row = task / label_parts * ROWS_PER_TASK;
-        const int64_t last_label = std::min(batch.labels, first_label + CENSUS_LABELS);
+        const int64_t first_label = task % label_parts * width, first_row = task / label_parts * ROWS_PER_TASK;
+        const int64_t last_label = std::min(batch.labels, first_label + width);
         const int64_t last_row = std::min(batch.rows, first_row + ROWS_PER_TASK);
         std::vector<Census::Part> parts((last_label - first_label + TILE - 1) / TILE);
         for (int64_t block = first_row; block < last_row; block += ROWS) {
@@ -214,7 +220,7 @@ struct CensusTasks {
             const int labels = static_cast<int>(std::min<int64_t>(TILE, last_label - first_label));
             for (int which = 0; which < 3; ++which) {
                 for (const Census::Part& part : parts) {
-                    double* to = sums + which * CENSUS_LABELS + (&part - parts.data()) * TILE;
+                    double* to = sums + which * width + (&part - parts.data()) * TILE;
                     for (int label = 0; label < labels; ++label) to[label] += part.sums[which][label];
                 }
             }

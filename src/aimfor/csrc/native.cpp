@@ -101,8 +101,9 @@ class TileOfLabels {
         double value = 0;
         for_each_group([&](auto& group, int label) { group->start_learning(columns, label); });
         for (int anchor = 0; anchor < anchors; ++anchor) {
-            for_each_group([&](auto& group, int label) { value += group->learn(anchor, columns, label); });
+            for_each_group([&](auto& group, int label) { group->learn(anchor, columns, label); });
         }
+        for_each_group([&](auto& group, int) { value += group->value(); });
         return value;
     }
 
@@ -158,24 +159,25 @@ int32_t aimfor_census(const Batch* batch, float* census, Fault* fault) try {
     if (fault->kind) return 0;
     const CensusTasks tasks(*batch);
     const int threads = threads_for(*batch, 1);
-    std::vector<double> parts(tasks.count() * 3 * CENSUS_LABELS, 0.0);
+    const int64_t width = tasks.width;
+    std::vector<double> parts(tasks.count() * 3 * width, 0.0);
     std::vector<Fault> faults(tasks.count());
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
     for (int64_t task = 0; task < tasks.count(); ++task) {
-        faults[task] = tasks.run(task, parts.data() + task * 3 * CENSUS_LABELS);
+        faults[task] = tasks.run(task, parts.data() + task * 3 * width);
     }
     for (const Fault& one : faults) {
         if (!fault->kind) *fault = one;
     }
-    for (int64_t first = 0; first < batch->labels; first += CENSUS_LABELS) {
-        double* whole = parts.data() + first / CENSUS_LABELS * 3 * CENSUS_LABELS;
+    for (int64_t first = 0; first < batch->labels; first += width) {
+        double* whole = parts.data() + first / width * 3 * width;
         for (int64_t rows = 1; rows < tasks.row_parts; ++rows) {
-            const double* part = whole + rows * tasks.label_parts * 3 * CENSUS_LABELS;
-            for (int entry = 0; entry < 3 * CENSUS_LABELS; ++entry) whole[entry] += part[entry];
+            const double* part = whole + rows * tasks.label_parts * 3 * width;
+            for (int64_t entry = 0; entry < 3 * width; ++entry) whole[entry] += part[entry];
         }
         for (int which = 0; which < 3; ++which) {
-            const int64_t labels = std::min<int64_t>(CENSUS_LABELS, batch->labels - first);
-            std::copy_n(whole + which * CENSUS_LABELS, labels, census + which * batch->labels + first);
+            const int64_t labels = std::min(width, batch->labels - first);
+            std::copy_n(whole + which * width, labels, census + which * batch->labels + first);
         }
     }
     return 0;
@@ -188,26 +190,30 @@ int32_t aimfor_census(const Batch* batch, float* census, Fault* fault) try {
 void aimfor_observe(
     const State* state, const float* census, int64_t anchors, int64_t labels, const Rules* rules, float* priors
 ) {
-    for (int64_t label = 0; label < labels; ++label) {
-        const float weight = census[label], positive = census[labels + label];
-        float& positives = state->class_weight[label];
-        float& negatives = state->class_weight[labels + label];
-        if (positives + negatives > rules->longest_count * weight && weight > 0) {
-            positives *= 0.5f;
-            negatives *= 0.5f;
+    for (int64_t first = 0; first < labels; first += LANES) {
+        const int used = static_cast<int>(std::min<int64_t>(LANES, labels - first));
+        auto get = [&](const float* from) { return load(from + first, used); };
+        auto set = [&](float* to, Floats value) { store(to + first, value, used); };
+        const Floats weight = get(census), positive = get(census + labels);
+        Floats positives = get(state->class_weight), negatives = get(state->class_weight + labels);
+        const Ints full = (positives + negatives > rules->longest_count * weight) & (weight > 0.0f);
+        const Floats kept = chosen(full, all(0.5f), all(1.0f));
+        positives = kept * positives + positive;
+        negatives = kept * negatives + (weight - positive);
+        set(state->class_weight, positives);
+        set(state->class_weight + labels, negatives);
+        const Ints taking_part = (positives > 0.0f) & (negatives > 0.0f), active = taking_part & (weight > 0.0f);
+        set(priors, chosen(taking_part, inside(positives / (positives + negatives)), all(0.5f)));
+
+        const Floats mean = get(census + 2 * labels) / chosen(active, weight, all(1.0f)), before = get(state->score_mean);
+        Floats steps = {};
+        for (int lane = 0; lane < used; ++lane) steps[lane] = static_cast<float>(state->steps[first + lane]);
+        set(state->score_mean, moved(before, mean, where(active, larger(1.0f / (steps + 1.0f), all(rules->forget)))));
+        const Ints starting = active & (steps == 0.0f);
+        for (int64_t anchor = 0; bits(starting) && anchor < anchors; ++anchor) {
+            float* thresholds = state->thresholds + anchor * labels;
+            set(thresholds, chosen(starting, mean, get(thresholds)));
         }
-        positives += positive;
-        negatives += weight - positive;
-        const bool taking_part = positives > 0 && negatives > 0;
-        const float prior = std::min(std::max(positives / (positives + negatives), 1e-7f), 1.0f - 1e-7f);
-        priors[label] = taking_part ? prior : 0.5f;
-        if (!taking_part || !(weight > 0)) continue;
-        const float mean = census[2 * labels + label] / weight;
-        if (state->steps[label] == 0) {
-            for (int64_t anchor = 0; anchor < anchors; ++anchor) state->thresholds[anchor * labels + label] = mean;
-        }
-        const float share = std::max(1.0f / static_cast<float>(state->steps[label] + 1), rules->forget);
-        state->score_mean[label] += share * (mean - state->score_mean[label]);
     }
 }
 

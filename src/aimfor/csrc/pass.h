@@ -20,6 +20,7 @@ struct VectorSum {
 struct Columns {
     std::vector<float> thresholds, u_cost, v_cost;
     float sharpness[TILE], score_mean[TILE];
+    float counts_for[TILE];  // batches for which this one's errors stand; 0 where they are not needed
     int surrogate[TILE];
     std::vector<float> sums;  // [SUMS, K, TILE] and, after them, [TILE] squares of distances from the mean score
 
@@ -61,7 +62,7 @@ struct Scratch {
 };
 
 // One strip at all anchors, pair by pair (an odd last one is run twice, at no cost); adds to the gradient.
-template <class Curve, bool WEIGHTED, bool TIE_IS_WRONG>
+template <class Curve, bool WEIGHTED, bool TIE_IS_WRONG, bool ERRORS>
 void run(const Strip& strip, const Setting& setting, VectorSum* sums) {
     const Curve curve(strip, setting);
     const float *const scores = strip.scores, *const weights = strip.weights;  // known not to change with the gradient
@@ -73,11 +74,13 @@ void run(const Strip& strip, const Setting& setting, VectorSum* sums) {
         auto both = curve.start(anchor);
         for (int block = 0; block < count; block += Curve::BLOCK) {
             const int end = std::min(block + Curve::BLOCK, count);
+#pragma GCC unroll 4
             for (int index = block; index < end; ++index) {
                 const Floats score = load(scores + index * LANES);
                 const Floats weight = WEIGHTED ? load(weights + index * LANES) : Floats{};
                 float* const gradient = gradients + index * LANES;
                 store(gradient, load(gradient) + both.take(index, score, weight));
+                if (!ERRORS) continue;
                 first_wrong.add(TIE_IS_WRONG ? score >= threshold.first : score > threshold.first, weight);
                 second_wrong.add(TIE_IS_WRONG ? score >= threshold.second : score > threshold.second, weight);
             }
@@ -89,7 +92,7 @@ void run(const Strip& strip, const Setting& setting, VectorSum* sums) {
     }
 }
 
-template <template <Range, bool> class Rule, bool W, bool T>
+template <template <Range, bool> class Rule, bool W, bool T, bool E>
 void run_in_range(const Strip& strip, Setting setting, VectorSum* sums) {
     Floats low = setting.thresholds[0], high = low, top = all(ABSENT);
     for (int anchor = 1; anchor < setting.anchors; ++anchor) {
@@ -99,22 +102,22 @@ void run_in_range(const Strip& strip, Setting setting, VectorSum* sums) {
     for (int index = 0; index < strip.count; ++index) top = larger(top, load(strip.scores + index * LANES));
     setting.middle = 0.5f * low + 0.5f * high;
     if (bits(~(setting.sharpness * (high - low) <= 50.0f))) {
-        run<Exponential<Rule, WIDE, W>, W, T>(strip, setting, sums);
+        run<Exponential<Rule, WIDE, W>, W, T, E>(strip, setting, sums);
     } else if (bits(~(setting.sharpness * (top - low) <= Rule<NEAR, W>::LARGEST_Z))) {
-        run<Exponential<Rule, FAR, W>, W, T>(strip, setting, sums);
+        run<Exponential<Rule, FAR, W>, W, T, E>(strip, setting, sums);
     } else {
-        run<Exponential<Rule, NEAR, W>, W, T>(strip, setting, sums);
+        run<Exponential<Rule, NEAR, W>, W, T, E>(strip, setting, sums);
     }
 }
 
-template <bool W, bool T>
+template <bool W, bool T, bool E>
 void run(int surrogate, const Strip& strip, const Setting& setting, VectorSum* sums) {
     switch (surrogate) {
-        case HINGE: return run<Direct<Hinge, W>, W, T>(strip, setting, sums);
-        case LOG: return run_in_range<Log, W, T>(strip, setting, sums);
-        case SMOOTH_HINGE: return run<Direct<SmoothHinge, W>, W, T>(strip, setting, sums);
-        case RAMP: return run<Direct<Ramp, W>, W, T>(strip, setting, sums);
-        default: return run_in_range<Sigmoid, W, T>(strip, setting, sums);
+        case HINGE: return run<Direct<Hinge, W>, W, T, E>(strip, setting, sums);
+        case LOG: return run_in_range<Log, W, T, E>(strip, setting, sums);
+        case SMOOTH_HINGE: return run<Direct<SmoothHinge, W>, W, T, E>(strip, setting, sums);
+        case RAMP: return run<Direct<Ramp, W>, W, T, E>(strip, setting, sums);
+        default: return run_in_range<Sigmoid, W, T, E>(strip, setting, sums);
     }
 }
 
@@ -172,7 +175,9 @@ class Pass {
             scratch.costs[anchors] = Floats{};
             const Setting setting
                 = {scratch.thresholds.data(), scratch.costs.data(), anchors, Floats{}, sharpness, all(leak)};
-            const auto run_it = tile.weighted ? run<true, NEGATIVES> : run<false, NEGATIVES>;
+            const bool errors = bits(lanes(columns.counts_for, label) > 0.0f);
+            const auto run_it = tile.weighted ? (errors ? run<true, NEGATIVES, true> : run<true, NEGATIVES, false>)
+                                              : (errors ? run<false, NEGATIVES, true> : run<false, NEGATIVES, false>);
             run_it(rung, strip, setting, scratch.sums.data());
             for (int anchor = 0; anchor < anchors; ++anchor) {
                 const VectorSum& found = scratch.sums[anchor];
@@ -201,14 +206,19 @@ class Pass {
 
     // Weighted squares of the distances from the mean.
     Floats squares_around(const Strip& strip, Floats mean) const {
-        Floats sum = {};
-        for (int index = 0; index < strip.count; ++index) {
+        auto square_at = [&](int index) {
             const Floats score = load(strip.scores + index * LANES);
             const Floats distance = where(score > ABSENT, smaller(absolute(score - mean), all(1e16f)));
             const Floats square = distance * distance;
-            sum += tile.weighted ? load(strip.weights + index * LANES) * square : square;
+            return tile.weighted ? load(strip.weights + index * LANES) * square : square;
+        };
+        Floats even = {}, odd = {};  // two sums, because each addition waits for the one before
+        int index = 0;
+        for (; index + 2 <= strip.count; index += 2) {
+            even += square_at(index);
+            odd += square_at(index + 1);
         }
-        return sum;
+        return index < strip.count ? even + odd + square_at(index) : even + odd;
     }
 };
 

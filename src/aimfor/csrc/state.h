@@ -25,6 +25,7 @@ struct State {
     float* multipliers;
     float* rates;           // [4, K, L]
     float* positives;       // [L]
+    float* exact_positives;  // [L]
     float* score_mean;      // [L]
     float* score_variance;  // [L]
     float* slope_square;
@@ -43,6 +44,8 @@ struct Rules {
     int32_t exact;      // 0-1 rates drive the multipliers
     int32_t learning;   // whether the state moves
     int32_t looking;    // for how many batches this one stands in the search for constraints that cannot be met; or 0
+    int32_t count_every;  // batches between two that count errors of labels which do not need them in every one
+    int32_t counting;     // for how many batches this one stands in the exact rates of such labels; or 0
 };
 
 }  // extern "C"
@@ -118,10 +121,17 @@ class Group {
             const bool sharp = rules.tight && !warming;
             columns.surrogate[label + lane]
                 = !active[lane] ? NO_SURROGATE : warming ? static_cast<int>(HINGE) : rules.surrogate;
+            // State.counts_for
+            exact_drives[lane] = rules.exact || warming ? -1 : 0;
+            const bool always = exact_drives[lane] || state.steps[first + std::min(lane, used - 1)] < rules.count_every;
+            const bool asked = rules.learning && active[lane];
+            counts_for[lane] = !asked ? 0.0f : always ? 1.0f : static_cast<float>(rules.counting);
             columns.sharpness[label + lane]
                 = sharp ? rules.sharpness / std::max(deviation[lane], rules.smallest_deviation) : 1.0f;
         }
         store(columns.score_mean + label, get(state.score_mean + first));
+        counts = bits(counts_for > 0.0f) != 0;
+        store(columns.counts_for + label, counts_for);
     }
 
     // What the step of a label has for all anchors.
@@ -131,7 +141,6 @@ class Group {
         Floats steps = {};
         for (int lane = 0; lane < LANES; ++lane) {
             const int64_t done = state.steps[first + std::min(lane, used - 1)];
-            exact_drives[lane] = rules.exact || (rules.tight && done < rules.warmup) ? -1 : 0;
             steps[lane] = static_cast<float>(done + (active[lane] ? 1 : 0));
             if (rules.learning && lane < used) state.steps[first + lane] += active[lane] ? 1 : 0;
         }
@@ -140,16 +149,18 @@ class Group {
         forget_slope = where(active, larger(first_mean, all(rules.forget_slope)));
         const Floats variance = load(columns.squares() + label) / weight;
         positives = moved(get(state.positives + first), positives_came, forget);
+        exact_positives = moved(get(state.exact_positives + first), positives_came, forget * counts_for);
         const Floats spread = moved(get(state.score_variance + first), variance, forget);
         if (rules.learning) {
             set(state.positives + first, positives);
+            set(state.exact_positives + first, exact_positives);
             set(state.score_variance + first, spread);
         }
         deviation = root(spread);
     }
 
-    // The value of the labels at one anchor; where the loss is learning, one step of their state, as in State.learn_.
-    double learn(int anchor, const Columns& columns, int label) {
+    // Adds the value at one anchor; where the loss is learning, one step of the state there, as in State.learn_.
+    void learn(int anchor, const Columns& columns, int label) {
         const State& state = problem.state;
         const Rules& rules = problem.rules;
         const Table& table = problem.table;
@@ -167,18 +178,22 @@ class Group {
         const Floats objective
             = entry(table.objective_u, anchor) * surrogate.u + entry(table.objective_v, anchor) * surrogate.v;
         const Floats lagrangian = objective + multiplier * violation_at(surrogate);
-        const double value = total(where(active, share * entry(table.width, anchor) * lagrangian));
-        if (!rules.learning) return value;
+        values += share * entry(table.width, anchor) * lagrangian;
+        if (!rules.learning) return;
 
-        auto running = [&](int which, Floats now) {
+        auto running = [&](int which, Floats now, Floats share) {
             float* here = state.rates + which * KL + anchor * problem.batch.labels + first;
             fetch(here + TILE, LANES);
-            const Floats rate = moved(get(here), now, forget);
+            const Floats rate = moved(get(here), now, share);
             set(here, rate);
             return rate;
         };
-        const Floats surrogate_u = running(0, surrogate.u), surrogate_v = running(1, surrogate.v);
-        const Floats exact_u = running(2, exact.u), exact_v = running(3, exact.v);
+        const Floats surrogate_u = running(0, surrogate.u, forget), surrogate_v = running(1, surrogate.v, forget);
+        Floats exact_u = {}, exact_v = {};  // where nothing is counted nobody looks at them
+        if (counts) {
+            exact_u = running(2, exact.u, forget * counts_for);
+            exact_v = running(3, exact.v, forget * counts_for);
+        }
 
         if (table.multiplier.data) {
             put(state.multipliers, anchor, chosen(active, multiplier, at(state.multipliers, anchor)));
@@ -201,7 +216,7 @@ class Group {
                 larger(multiplier + rules.dual_rate * step, Floats{}), all(rules.max_multiplier));
             put(state.multipliers, anchor, chosen(active, stepped, multiplier));
 
-            if (rules.looking) look(anchor, violation, positives - exact_u, exact_v, multiplier);
+            if (rules.looking) look(anchor, violation, exact_positives - exact_u, exact_v, multiplier);
         }
 
         const Floats by_negatives = load(columns.v_cost.data() + anchor * TILE + label) * sum(3);
@@ -214,8 +229,10 @@ class Group {
         const Floats typical = larger(root(square), all(1.17549435e-38f));
         const Floats step = rules.threshold_rate * deviation * (slope / typical);
         put(state.thresholds, anchor, at(state.thresholds, anchor) - where(active, step));
-        return value;
     }
+
+    // Of the labels at all anchors, once they have learned.
+    float value() const { return total(where(active, values)); }
 
   private:
     // State.look_
@@ -237,9 +254,11 @@ class Group {
     int used;
     Ints active;
     Floats weight, u_unit, v_unit, positives_came;
-    Floats total_cost = {}, share;                             // from the weighing
-    Ints exact_drives;                                         // from the start of learning
-    Floats forget, forget_slope, positives, deviation;
+    Floats total_cost = {}, share, counts_for = {};  // from the weighing
+    Ints exact_drives = {};
+    bool counts;  // errors of some label
+    Floats forget, forget_slope, positives, exact_positives, deviation;  // from the start of learning
+    Floats values = {};  // from learning
 
     Floats get(const float* from) const { return FULL ? load(from) : load(from, used); }
     void set(float* to, Floats value) const { FULL ? store(to, value) : store(to, value, used); }

@@ -140,7 +140,7 @@ class Ramp {
 template <template <bool> class Rule, bool WEIGHTED>
 class Direct {
   public:
-    static constexpr int BLOCK = 4;
+    static constexpr int BLOCK = ROWS;  // nothing is done after it
 
     Direct(const Strip&, const Setting& setting) : setting(setting) {}
 
@@ -233,7 +233,7 @@ class Exponential {
 template <Range RANGE, bool WEIGHTED>
 class Sigmoid {
   public:
-    static constexpr int BLOCK = 4;
+    static constexpr int BLOCK = ROWS;  // nothing is done after it
     static constexpr float LARGEST_Z = 40.0f, LARGEST_X = 2.3538527e17f;
 
     Sigmoid(const Setting& setting, int anchor)

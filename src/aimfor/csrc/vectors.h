@@ -112,6 +112,12 @@ inline uint32_t bits(Ints mask) {
 #endif
 }
 
+// The mask whose lanes are set where the lowest bits are.
+inline Ints mask_of(uint32_t bits) {
+    const Ints one_each = {1, 2, 4, 8, 16, 32, 64, 128};
+    return (static_cast<int32_t>(bits) & one_each) == one_each;
+}
+
 inline float total(Floats value) {
     float sum = 0;
     for (int lane = 0; lane < LANES; ++lane) sum += value[lane];
