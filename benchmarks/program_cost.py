@@ -1,6 +1,6 @@
 """What the program needs on much data: memory of a fit that streams, and the time of scoring.
 
-    python benchmarks/program_cost.py              # 10 GB of Parquet in --folder, some ten minutes; results/program_cost.csv
+    python benchmarks/program_cost.py              # 10 GB of Parquet in --folder, results/program_cost.csv; ten minutes
     python benchmarks/program_cost.py --quick      # a million rows, keeps nothing
 
 Rows of 50 normal columns, a million to a file of 300 MB, are made in the folder unless they are there already. `aimfor
