@@ -15,7 +15,7 @@ from sklearn.datasets import make_classification
 
 import aimfor
 from aimfor import cli, metrics
-from aimfor.program import fitting, running
+from aimfor.program import fitting, running, stories
 
 FIT = ("--label", "fraud", "--aim", "recall@precision>=0.7", "--steps", "60")
 
@@ -223,6 +223,69 @@ def test_libsvm_and_npz(command, tmp_path):
         assert len(pd.read_csv(tmp_path / "scored.csv")) == 600
 
 
+def test_the_positive_class_and_the_rows_that_measure_are_named(command, files, tmp_path):
+    flipped = command("fit", files / "train.csv", *FIT, "--positive", "no", "--out", tmp_path / "run", "--json")
+    assert flipped.json["labels"][0]["positive"] == "no"
+    assert flipped.json["labels"][0]["on"] == "rows the model never saw"
+    told = command("fit", files / "train.csv", *FIT, "--test-fraction", "0", "--out", tmp_path / "run")
+    assert "(fraud = yes)" in told.out
+    assert "the validation rows, which also chose" in told.out
+    assert "never saw" not in told.out
+    told = command("evaluate", files / "run", files / "train.csv")
+    assert "the rows it was fitted on" in told.out
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [([False, True], [False, True]), ([-1, 1], [-1, 1]), ([0.5, 1.5], [0.5, 1.5]), (["a", "b"], ["a", "b"])],
+)
+def test_loaded_models_predict_the_classes_as_they_were(command, tmp_path, labels, classes):
+    frame = table(300)
+    frame["fraud"] = np.where(frame["fraud"] == "yes", labels[1], labels[0])
+    frame.to_parquet(tmp_path / "train.parquet")
+    assert command("fit", tmp_path / "train.parquet", *FIT[:2], "--steps", "10", "--out", tmp_path / "run").code == 0
+    model = aimfor.load(tmp_path / "run")
+    assert model.classes_.tolist() == classes
+    assert set(model.predict(frame)) <= set(classes)
+    ended = command("evaluate", tmp_path / "run", tmp_path / "train.parquet", "--json")
+    assert ended.json["labels"][0]["positives"] == (frame["fraud"] == labels[1]).sum()
+
+
+def test_weights_count_in_evaluate_too(command, tmp_path):
+    frame = table(600).assign(often=np.where(np.arange(600) % 3, 1.0, 4.0))
+    frame.to_csv(tmp_path / "train.csv", index=False)
+    assert command("fit", tmp_path / "train.csv", *FIT, "--weight", "often", "--out", tmp_path / "run").code == 0
+    counted = command("evaluate", tmp_path / "run", tmp_path / "train.csv", "--json").json["labels"][0]["operating"]
+    assert sum(counted[name] for name in ("tp", "fp", "fn", "tn")) == pytest.approx(frame["often"].sum())
+    frame.drop(columns="often").to_csv(tmp_path / "without.csv", index=False)
+    ended = command("evaluate", tmp_path / "run", tmp_path / "without.csv")
+    assert ended.code == 0
+    assert "no column 'often' of weights" in ended.err
+
+
+def test_weights_may_have_any_size(command, tmp_path):
+    models = []
+    for size in (1.0, 1e-300, 1e300):
+        table(400).assign(w=size * (1 + np.arange(400) % 2)).to_csv(tmp_path / "train.csv", index=False)
+        assert command("fit", tmp_path / "train.csv", *FIT, "--weight", "w", "--out", tmp_path / "run").code == 0
+        models.append(aimfor.load(tmp_path / "run")[-1].coef_)
+    np.testing.assert_allclose(models[1], models[0], rtol=1e-4)
+    np.testing.assert_allclose(models[2], models[0], rtol=1e-4)
+
+
+def test_by_time_there_is_one_split(command, files, tmp_path):
+    frame = pd.read_csv(files / "train.csv")
+    frame.assign(when=np.arange(len(frame))).to_csv(tmp_path / "train.csv", index=False)
+    ended = command("compare", tmp_path / "train.csv", *FIT, "--time", "when", "--json")
+    assert {one["split"] for one in ended.json["measured"]} == {0}
+
+
+def test_row_numbers_as_pandas_writes_them_are_left_alone(command, files, tmp_path):
+    pd.read_csv(files / "train.csv").to_csv(tmp_path / "train.csv")
+    assert command("fit", tmp_path / "train.csv", *FIT, "--out", tmp_path / "run").code == 0
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == (files / "run" / "model.safetensors").read_bytes()
+
+
 # Interruptions
 
 
@@ -241,6 +304,7 @@ def test_ctrl_c_stops_with_a_usable_model_and_resume_goes_on(files, tmp_path, co
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert b"the page to look at" in out
+    assert b"stopped by hand" in err
     assert command("score", tmp_path / "run", files / "new.csv", "--out", tmp_path / "scored.csv").code == 0
     assert (tmp_path / "run" / fitting.WORK).exists()
 
@@ -352,6 +416,8 @@ BAD_DATA = {
     "misspelt aim": (lambda frame: frame, ("--label", "fraud", "--aim", "recal@precision>=0.9"), "recall@precision"),
     "unknown column": (lambda frame: frame, (*FIT, "--drop", "x9"), "x9"),
     "bad model": (lambda frame: frame, (*FIT, "--model", "forest"), "model"),
+    "bad device": (lambda frame: frame, (*FIT, "--device", "nowhere"), "device must be"),
+    "search for an area": (lambda frame: frame, (*FIT, "--aim", "aucpr", "--solver", "search"), "aim must be"),
     "bad decay": (lambda frame: frame, (*FIT, "--weight-decay", "much"), "weight-decay"),
     "no label asked": (lambda frame: frame, ("--aim", "f1"), "label"),
 }
@@ -410,6 +476,56 @@ def test_a_failed_fit_leaves_the_earlier_model(command, files, tmp_path, monkeyp
     assert "No space left" in ended.err
     left = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir() if path.is_file()}
     assert left == before
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_a_disk_that_fills_while_the_model_is_written_leaves_all_files_of_the_earlier_one(
+    command, files, tmp_path, monkeypatch, place
+):
+    shutil.copytree(files / "run", tmp_path / "run")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    real, written = stories.write_text, []
+
+    def full(path, text):
+        written.append(path)
+        if len(written) > place:
+            raise OSError(28, "No space left on device", str(path))
+        real(path, text)
+
+    def never(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(stories, "write_text", full)
+    if place == 3:
+        monkeypatch.setattr(fitting, "save_model", never)
+    ended = command("fit", files / "train.csv", *FIT, "--seed", "3", "--out", tmp_path / "run")
+    assert ended.code == 1
+    assert "No space left" in ended.err
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir() if path.is_file()} == before
+
+
+def test_a_folder_in_which_another_run_works_is_refused(command, files, tmp_path):
+    process = start(files, tmp_path / "run", "--steps", "1000000", "--patience", "1000000")
+    wait_for(tmp_path / "run" / fitting.WORK / "job.json", process)
+    ended = command("fit", files / "train.csv", *FIT, "--out", tmp_path / "run")
+    process.kill()
+    process.communicate()
+    assert ended.code == 1
+    assert "must not be in use" in ended.err
+    assert (tmp_path / "run" / fitting.WORK / "job.json").exists()
+
+
+def test_outputs_do_not_replace_what_is_read(command, files, tmp_path):
+    shutil.copytree(files / "run", tmp_path / "run")
+    shutil.copy(files / "new.csv", tmp_path / "new.csv")
+    for out in (tmp_path / "new.csv", tmp_path / "run" / "history.csv"):
+        before = out.read_bytes()
+        ended = command("score", tmp_path / "run", tmp_path / "new.csv", "--out", out)
+        assert ended.code == 1
+        assert "out must not replace what is read" in ended.err
+        assert out.read_bytes() == before
+    assert command("export", tmp_path / "run", "--out", tmp_path / "run" / "model.json").code == 1
+    aimfor.load(tmp_path / "run")
 
 
 def test_a_folder_that_cannot_be_written_is_told(command, files, tmp_path):

@@ -361,6 +361,13 @@ class Classifier(ClassifierMixin, BaseEstimator):
         for name, least in (("restarts", 0), ("steps", 1), ("batch_size", 1), ("patience", 1)):
             value = getattr(self, name)
             checks.whole_number(name, int(value) if isinstance(value, Integral) else value, at_least=least)
+        for size in self.hidden_layer_sizes:
+            checks.whole_number("hidden_layer_sizes", int(size) if isinstance(size, Integral) else size, at_least=1)
+        try:
+            torch.zeros(1, device=self.device).item()
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            reason = str(error).splitlines()[0]
+            raise ValueError(f"device must be one that torch has here, got {self.device!r}: {reason}") from error
         checks.positive_number("learning_rate", self.learning_rate)
         if self.weight_decay != "auto":
             checks.in_range("weight_decay", self.weight_decay, 0, math.inf, open_high=True)
@@ -499,7 +506,9 @@ class Classifier(ClassifierMixin, BaseEstimator):
 
     def _data(self, part: Part) -> Data:
         own = part.labels[:, 0] if self._multiclass else part.labels
-        weights = None if part.weights is None else torch.from_numpy(part.weights.astype(np.float32))
+        # Only their proportions matter, and single precision must hold them.
+        weights = None if part.weights is None else part.weights / part.weights.max()
+        weights = None if weights is None else torch.from_numpy((weights / weights.mean()).astype(np.float32))
         return Data(Rows(part.X, self.scaling_, self.device, index=part.index), torch.from_numpy(own), weights)
 
     # What comes out.

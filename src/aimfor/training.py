@@ -151,7 +151,7 @@ class Training:
         self.optimiser.load_state_dict(state)
         for index, loss in self.objectives.losses():
             loss.load_state_dict(_below(f"loss.{index}", tensors))
-        self.step, self.fruitless = facts["step"], facts["fruitless"]
+        self.step, self.fruitless = int(facts["step"]), int(facts["fruitless"])
         self.batches.restore(facts["batches"])
         self.best = [
             Candidate(

@@ -9,6 +9,7 @@ import shlex
 import sys
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -19,6 +20,7 @@ import typer
 
 EXIT_CODES = "Exit codes: 0 done, 1 an error told in one sentence, 2 wrong usage, 3 promise not held (--strict)."
 MISSED = 3
+MOST_TOLD = 20  # labels, in text; all are in --json
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -53,7 +55,9 @@ Memory = Annotated[int, typer.Option(min=1, help="Megabytes of features held in 
 Validation = Annotated[float, typer.Option(min=0, max=0.9, help="Share of the rows that choose model and threshold.")]
 Test = Annotated[float, typer.Option(min=0, max=0.9, help="Share of the rows that only measure.")]
 Model = Annotated[str, typer.Option(help='"linear" or "mlp".')]
-Hidden = Annotated[list[int] | None, typer.Option(help="Width of a hidden layer of the mlp; given again for more.")]
+Hidden = Annotated[
+    list[int] | None, typer.Option(min=1, help="Width of a hidden layer of the mlp; given again for more.")
+]
 Surrogate = Annotated[str, typer.Option(help='"auto" tries several and log-loss; or one of them: "hinge", "log", ...')]
 Constraint = Annotated[str, typer.Option(help='"surrogate" or "exact", for a single surrogate.')]
 Solver = Annotated[str, typer.Option(help='"sgd"; "lp" or "search" for small linear problems, exactly.')]
@@ -68,7 +72,7 @@ LearningRate = Annotated[float, typer.Option(help="Of Adam, at the start.")]
 WeightDecay = Annotated[str, typer.Option(help='A number, or "auto" to try several.')]
 Patience = Annotated[int, typer.Option(min=1, help="Looks at the validation rows without gain that end a stage.")]
 Device = Annotated[str, typer.Option(help="Where training runs.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of everything random.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of everything random.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Model folder that `aimfor fit` wrote.")]
 
@@ -216,8 +220,9 @@ def fit_and_tell(job: Any, out: Path, resume: bool = False, as_json: bool = Fals
         _print_json({"out": str(out), "page": str(page), **_short(facts)})
         return
     typer.echo(facts["data"]["said"])
-    for measured in facts["labels"]:
-        _tell(measured, len(facts["labels"]) > 1)
+    _tell(facts["labels"])
+    if facts["stopped"]:
+        typer.echo(f"stopped by hand with the best so far; aimfor fit --resume --out {out} goes on", err=True)
     typer.echo(f"{page}: the page to look at")
 
 
@@ -266,8 +271,7 @@ def evaluate(
         if as_json:
             _print_json({"labels": [_short_label(measured) for measured in found]})
         else:
-            for measured in found:
-                _tell(measured, len(found) > 1)
+            _tell(found)
     if strict and any(measured["verdict"] not in ("met", "no constraint") for measured in found):
         raise typer.Exit(MISSED)
 
@@ -323,6 +327,8 @@ def export(
     from aimfor.program.onnx_export import export_onnx
 
     with told_in_one_sentence():
+        if out.suffix != ".onnx":
+            raise ValueError(f"out must end in .onnx, got {out}")
         model = load_model(run)
         export_onnx(model.classifier, model.preparation, out)
         typer.echo(f"{out}: written")
@@ -364,9 +370,14 @@ def told_in_one_sentence() -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.showwarning = show
+        warnings.filterwarnings("default", category=UserWarning)
         try:
             yield
-        except (ValueError, OSError, ModuleNotFoundError) as error:
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            typer.echo(f"error: {where}{error.strerror or error}", err=True)
+            raise typer.Exit(1) from error
+        except (ValueError, ModuleNotFoundError) as error:
             typer.echo(f"error: {' '.join(str(error).split())}", err=True)
             raise typer.Exit(1) from error
 
@@ -409,20 +420,40 @@ def _print_json(facts: dict[str, Any]) -> None:
 
 def _short(facts: dict[str, Any]) -> dict[str, Any]:
     labels = [_short_label(measured) for measured in facts["labels"]]
-    return {**{name: facts[name] for name in ("aim", "confidence", "candidates")}, "labels": labels}
+    return {**{name: facts[name] for name in ("aim", "confidence", "stopped", "candidates")}, "labels": labels}
 
 
 def _short_label(measured: dict[str, Any]) -> dict[str, Any]:
-    names = ("name", "rows", "positives", "verdict", "sentence", "metric", "operating", "constraint", "level")
+    names = (
+        "name",
+        "positive",
+        "on",
+        "rows",
+        "positives",
+        "verdict",
+        "sentence",
+        "metric",
+        "operating",
+        "constraint",
+        "level",
+    )
     return {name: measured[name] for name in names}
 
 
-def _tell(measured: dict[str, Any], named: bool) -> None:
-    metric = measured["metric"]
-    typer.echo((f"{measured['name']}: " if named else "") + measured["sentence"])
-    if metric["ours"] is not None:
-        beside = "" if metric["baseline"] is None else f" (log-loss {metric['baseline']:.4f})"
-        typer.echo(f"{metric['name']} on {measured['rows']:,} unseen rows: {metric['ours']:.4f}{beside}")
+def _tell(labels: list[dict[str, Any]]) -> None:
+    """What was measured: all of one label or a few, of many how they ended."""
+    if len(labels) > MOST_TOLD:
+        for verdict, count in Counter(measured["verdict"] for measured in labels).most_common():
+            typer.echo(f"{verdict}: {count} of {len(labels)} labels")
+        return
+    for measured in labels:
+        metric = measured["metric"]
+        typer.echo((f"{measured['name']}: " if len(labels) > 1 else "") + measured["sentence"])
+        counted = f"{measured['rows']:,}, {measured['positives']:,} of them positive"
+        typer.echo(f"Measured on {measured['on']}: {counted} ({measured['name']} = {measured['positive']}).")
+        if metric["ours"] is not None:
+            beside = "" if metric["baseline"] is None else f", log-loss {metric['baseline']:.4f}"
+            typer.echo(f"At the best threshold of these very rows: {metric['name']} {metric['ours']:.4f}{beside}.")
 
 
 def _print_comparison(found: list[dict[str, Any]]) -> None:
@@ -434,7 +465,7 @@ def _print_comparison(found: list[dict[str, Any]]) -> None:
     splits = sorted({one["split"] for one in found})
     rates = ("precision", "recall", "fpr")
     table = Table("method", "metric", *(f"{rate} at threshold" for rate in rates), "constraint held")
-    table.title = f"{found[0]['metric']['name']}, {found[0]['rows']:,} unseen rows a split"
+    table.title = f"{found[0]['metric']['name']}, on {found[0]['on']}, {found[0]['rows']:,} a split"
     for method in dict.fromkeys(one["method"] for one in found):
         own = [[one for one in found if (one["method"], one["split"]) == (method, split)] for split in splits]
 
@@ -442,7 +473,7 @@ def _print_comparison(found: list[dict[str, Any]]) -> None:
             means = [np.mean(known) for one in values if (known := [value for value in one if value is not None])]
             if not means:
                 return "-"
-            error = f" ± {np.std(means, ddof=1) / np.sqrt(len(means)):.4f}" if len(means) > 1 else ""
+            error = f" +- {np.std(means, ddof=1) / np.sqrt(len(means)):.4f}" if len(means) > 1 else ""
             return f"{np.mean(means):.4f}{error}"
 
         held = [one["constraint"] and one["constraint"]["held"] for group in own for one in group]
@@ -455,4 +486,5 @@ def _print_comparison(found: list[dict[str, Any]]) -> None:
         )
     console = Console(width=None if sys.stdout.isatty() else 120)
     console.print(table)
-    console.print(f"{len(splits)} splits; ± is the standard error over splits.")
+    if len(splits) > 1:
+        console.print(f"{len(splits)} splits; +- is the standard error over splits.")

@@ -121,7 +121,7 @@ def prepare(
             check_name(option, name, [column for column in source.schema.names if column not in labels])
             others[name] = option
     others |= dict.fromkeys(labels)
-    weights = None if weight is None else _weights(source, weight)
+    weights = None if weight is None else weights_of(source, weight)
     split = split_rows(
         read.values,
         validation=validation,
@@ -297,7 +297,8 @@ def _summary(read: Labels, parts: Sequence[Part], line: str, columns: list[dict[
 # Columns that are no features
 
 
-def _weights(source: Table, name: str) -> np.ndarray:
+def weights_of(source: Table, name: str) -> np.ndarray:
+    """The weights in a column, finite and at least 0."""
     parts = [numbers(name, batch.column(name)) for batch in source.batches([name])]
     weights = np.concatenate(parts)
     wrong = ~(np.isfinite(weights) & (weights >= 0))

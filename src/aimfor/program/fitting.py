@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import platform
@@ -23,10 +24,10 @@ from aimfor.objectives import Recipe
 from aimfor.operating_points import OperatingPoint, operating_point
 from aimfor.program.datasets import Dataset, Part
 from aimfor.program.jobs import Job
-from aimfor.program.measures import MAX_POINTS, measure_label
+from aimfor.program.measures import MAX_POINTS, UNSEEN, measure_label
 from aimfor.program.model_files import save_model
-from aimfor.program.running import Run
-from aimfor.program.stories import write_story
+from aimfor.program.running import LOCK, Run, alone_in
+from aimfor.program.stories import story
 from aimfor.program.tables import DataError
 from aimfor.supervision import Supervision
 from aimfor.training import Candidate
@@ -52,9 +53,13 @@ class Fitted:
         return self.dataset.validation if len(self.dataset.validation.labels) else self.dataset.train
 
     @property
-    def unseen(self) -> Part:
-        """Rows that measure."""
-        return self.dataset.test if len(self.dataset.test.labels) else self.held_out
+    def measuring(self) -> tuple[Part, str]:
+        """Rows that measure, and what to call them: those that nothing was chosen on, where there are any."""
+        if len(self.dataset.test.labels):
+            return self.dataset.test, UNSEEN
+        if len(self.dataset.validation.labels):
+            return self.dataset.validation, "the validation rows, which also chose model and threshold"
+        return self.dataset.train, "the rows it was trained on"
 
     @property
     def points(self) -> tuple[OperatingPoint, ...]:
@@ -84,26 +89,37 @@ def fit(job: Job, out: Path, *, command: str, resume: bool, shown: Supervision) 
     Returns:
         The facts of the page, but for its history.
     """
-    started = time.monotonic()
     classifier, work = job.classifier(), out / WORK
-    if not resume and work.exists():
-        shutil.rmtree(work)
     work.mkdir(parents=True, exist_ok=True)
-    try:
-        shown.begun("reading the data")
-        dataset = job.dataset(work)
-        job.write(work, dataset.fingerprint)
-        _check_confidence(classifier, dataset)
-    except (ValueError, OSError):
-        if not resume:  # nothing was begun that could be taken up again
-            shutil.rmtree(work)
-            if not any(out.iterdir()):
-                out.rmdir()
-        raise
     run = Run(work, shown)
+    with alone_in(work):
+        if not resume:
+            _empty(work)
+        try:
+            return _fit(job, classifier, out, command, run)
+        finally:
+            # What can be taken up again stays: after a kill, a stop by hand, an error in the midst of training.
+            if run.done or not run.begun_stages:
+                shutil.rmtree(work)
+                if not any(out.iterdir()):
+                    out.rmdir()
+
+
+def _empty(work: Path) -> None:
+    for path in work.iterdir():
+        if path.name != LOCK:
+            path.unlink()
+
+
+def _fit(job: Job, classifier: Classifier, out: Path, command: str, run: Run) -> dict[str, Any]:
+    started = time.monotonic()
+    run.begun("reading the data")
+    dataset = job.dataset(out / WORK)
+    command = job.write(out / WORK, dataset.fingerprint, command)
+    _check_confidence(classifier, dataset)
     with run.interruptible():
         fitted = train(classifier, dataset, run)
-    shown.begun("measuring")
+    run.begun("measuring")
     facts = {
         "aim": str(read_aim(job.aim)),
         "labels": measured(fitted),
@@ -111,19 +127,24 @@ def fit(job: Job, out: Path, *, command: str, resume: bool, shown: Supervision) 
         "data": {"said": dataset.said, **dataset.summary},
         "made": _made(job, dataset, command, time.monotonic() - started, run.stopped),
         "confidence": classifier.confidence,
+        "stopped": run.stopped,
     }
     chosen = {} if fitted.contest is None else fitted.contest.candidates[fitted.contest.chosen].loss
-    data = {"label_columns": list(job.labels), "labels": list(dataset.label_names), "fingerprint": dataset.fingerprint}
-    save_model(
-        out,
-        classifier,
-        preparation=dataset.preparation,
-        extra={"data": data},
-        loss_state={name: chosen[name] for name in ("multipliers", "thresholds", "priors") if name in chosen},
-    )
-    write_story(out, facts, run.looks)
-    if not run.stopped:
-        shutil.rmtree(work)
+    data = {
+        "label_columns": list(job.labels),
+        "labels": list(dataset.label_names),
+        "weight": job.weight,
+        "fingerprint": dataset.fingerprint,
+    }
+    with story(out, facts, run.looks):
+        save_model(
+            out,
+            classifier,
+            preparation=dataset.preparation,
+            extra={"data": data},
+            loss_state={name: chosen[name] for name in ("multipliers", "thresholds", "priors") if name in chosen},
+        )
+    run.done = not run.stopped
     return facts
 
 
@@ -133,22 +154,29 @@ def train(classifier: Classifier, dataset: Dataset, supervision: Supervision) ->
     contest = classifier.fit_supervised(*dataset.train, held_out, supervision)
     if len(dataset.label_names) == 1:
         # Rows came as 0 and 1, a byte each; their names are these.
-        classifier.classes_ = np.asarray(_as_numbers(dataset.classes))
+        classifier.classes_ = np.asarray(_as_values(dataset.classes))
     return Fitted(classifier, contest, dataset)
 
 
-def _as_numbers(classes: tuple[str, str]) -> list[Any]:
-    """Classes that are whole numbers, written as such, as numbers; others as they are."""
-    whole = all(text.lstrip("-").isdecimal() and str(int(text)) == text for text in classes)
-    return [int(text) for text in classes] if whole else list(classes)
+def _as_values(classes: tuple[str, str]) -> list[Any]:
+    """Classes that were written as truth values or as numbers as such, others as texts."""
+    if classes == ("false", "true"):
+        return [False, True]
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            values = [kind(text) for text in classes]
+            if [str(value) for value in values] == list(classes):
+                return values
+    return list(classes)
 
 
 def measured(fitted: Fitted) -> list[dict[str, Any]]:
-    """Every label on the rows that the model never saw, log-loss beside it."""
+    """Every label on the rows that measure, log-loss beside it."""
+    part, on = fitted.measuring
     baseline = None if fitted.contest is None else fitted.contest.best(plain)
-    scores, chosen_on = fitted.scores(fitted.unseen), fitted.scores(fitted.held_out)
-    other = None if baseline is None else fitted.scores(fitted.unseen, baseline)
-    labels, validation = _columns(fitted.unseen), _columns(fitted.held_out)
+    scores, chosen_on = fitted.scores(part), fitted.scores(fitted.held_out)
+    other = None if baseline is None else fitted.scores(part, baseline)
+    labels, validation = _columns(part), _columns(fitted.held_out)
     names = fitted.dataset.label_names
     return [
         measure_label(
@@ -158,9 +186,11 @@ def measured(fitted: Fitted) -> list[dict[str, Any]]:
             baseline_scores=None if other is None else other[:, index],
             point=fitted.points[index],
             aim=aim_of_label(read_aim(fitted.classifier.aim), index),
-            weights=fitted.unseen.weights,
+            weights=part.weights,
             validation=(validation[:, index], chosen_on[:, index], fitted.held_out.weights),
             num_points=max(LEAST_POINTS, MAX_POINTS // len(names)),
+            positive=fitted.dataset.classes[1],
+            on=on,
         )
         for index, name in enumerate(names)
     ]
@@ -228,13 +258,18 @@ def compare(job: Job, folder: Path, *, splits: int, shown: Supervision) -> list[
     Returns:
         One dict per split, method and label, as `measure_label` gives, with `split` and `method`.
     """
+    for name, only in (("solver", "sgd"), ("surrogate", "auto")):
+        value = job.options.get(name, only)
+        if value != only:
+            raise ValueError(f"{name} must be {only!r}, whose candidates are compared, got {value!r}")
     found = []
+    if job.time is not None:
+        splits = 1  # by time there is but one split
     for split in range(splits):
         again = dataclasses.replace(job, seed=job.seed + split)
         shown.begun("reading the data")
         fitted = train(again.classifier(), again.dataset(folder), shown)
-        if fitted.contest is None:
-            raise ValueError('compare needs solver "sgd", whose candidates it compares')
+        assert fitted.contest is not None, "candidates are there without an exact solver"
         for method, wanted in METHODS.items():
             if (candidate := fitted.contest.best(wanted)) is not None:
                 found += [{"split": split, "method": method, **one} for one in measured(_with(fitted, candidate))]

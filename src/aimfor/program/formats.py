@@ -130,8 +130,9 @@ def as_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def header(path: Path, kind: str) -> list[str]:
-    """Names of the columns of a CSV file."""
-    return _open_csv(path, kind, pyarrow.csv.ConvertOptions()).schema.names
+    """Names of the columns of a CSV file, without the unnamed first one in which pandas writes row numbers."""
+    names = _open_csv(path, kind, pyarrow.csv.ConvertOptions()).schema.names
+    return names[1:] if len(names) > 1 and not names[0] else names
 
 
 def _csv_pieces(path: Path, kind: str, names: Sequence[str]) -> Iterator[pa.RecordBatch]:

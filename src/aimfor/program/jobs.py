@@ -53,8 +53,11 @@ class Job:
     def classifier(self) -> Classifier:
         """Unfitted, its options checked before any row is read."""
         # Rows are held back here, by group or time if so asked; without any, choices are made on the training rows.
-        model = Classifier(self.aim, random_state=self.seed, validation_fraction=0, **self.options)
-        model.check_options()
+        try:
+            model = Classifier(self.aim, random_state=self.seed, validation_fraction=0, **self.options)
+            model.check_options()
+        except TypeError as error:  # of a written job, whose values may be anything
+            raise ValueError(str(error)) from error
         return model
 
     def dataset(self, folder: Path) -> Dataset:
@@ -76,18 +79,24 @@ class Job:
             memory=self.memory,
         )
 
-    def write(self, folder: Path, fingerprint: str) -> None:
-        """Write it down, with the fingerprint of its data; where it is written already, it must be the same."""
+    def write(self, folder: Path, fingerprint: str, command: str) -> str:
+        """Write it down, with the fingerprint of its data; where it is written already, it must be the same.
+
+        Returns:
+            The command that first asked for it.
+        """
         path = folder / JOB
-        facts = json.loads(json.dumps({"job": dataclasses.asdict(self), "fingerprint": fingerprint}))
+        facts = {"job": dataclasses.asdict(self), "fingerprint": fingerprint, "command": command}
+        facts = json.loads(json.dumps(facts))
         if path.exists():
             before = read_json(path)
             if before.get("job") != facts["job"]:
                 raise ModelFileError(f"{path} is of a run with other options, so that --resume cannot go on with it")
             if before.get("fingerprint") != fingerprint:
                 raise DataError(f"the data changed since the run in {folder.parent} began: fit again without --resume")
-        else:
-            write_text(path, json.dumps(facts, indent=1))
+            return str(before.get("command", command))
+        write_text(path, json.dumps(facts, indent=1))
+        return command
 
     @classmethod
     def read(cls, folder: Path) -> Job:

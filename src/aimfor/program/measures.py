@@ -25,6 +25,7 @@ from aimfor.operating_points import (
 )
 
 MAX_POINTS, MAX_BINS = 1000, 50
+UNSEEN = "rows the model never saw"
 # Share of the rows at either end of the scores that the histogram puts into its outermost bins: a few far scores would
 # press all others into one bin.
 FAR = 0.002
@@ -43,6 +44,8 @@ def measure_label(
     weights: Values | None = None,
     validation: tuple[Values, Values, Values | None] | None = None,
     num_points: int = MAX_POINTS,
+    positive: str = "1",
+    on: str = UNSEEN,
 ) -> dict[str, Any]:
     """Measure one label on rows that the model never saw.
 
@@ -56,6 +59,8 @@ def measure_label(
         weights: of the test rows, >= 0.
         validation: labels, scores and weights (or None) of the rows that chose the operating point, for `promise`.
         num_points: the most points of a curve; the operating threshold is one more.
+        positive: the class that counts as positive, in words.
+        on: which rows these are, in words.
 
     Returns:
         A dict of finite numbers, texts, lists and None. `metric` is the aim's exact metric; `operating` has counts and
@@ -80,6 +85,8 @@ def measure_label(
     constraint = _constraint(aim, operating)
     measured = {
         "name": name,
+        "positive": positive,
+        "on": on,
         "rows": rows.labels.size,
         "positives": int(rows.labels.sum()),
         "num_positives": _number(ours.curve.num_positives),

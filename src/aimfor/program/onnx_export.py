@@ -96,7 +96,11 @@ class _Graph:
         helper.set_model_props(model, properties)
         if model.ByteSize() > MOST_BYTES:
             raise ModelFileError(f"an ONNX file must have at most {MOST_BYTES:,} bytes, got {model.ByteSize():,}")
-        checker.check_model(model)
+        try:
+            checker.check_model(model)
+        except checker.ValidationError as error:
+            reason = str(error).splitlines()[0]
+            raise ModelFileError(f"the model must be one that ONNX can hold, got: {reason}") from error
         return model.SerializeToString()
 
 

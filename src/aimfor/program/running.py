@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import signal
 import time
@@ -11,10 +12,30 @@ from pathlib import Path
 from typing import Any
 
 from aimfor.program.checkpoints import Checkpoint
+from aimfor.program.model_files import ModelFileError
 from aimfor.supervision import Kept, Look, Supervision, taken_up
+
+fcntl: Any = None
+with contextlib.suppress(ModuleNotFoundError):  # Windows has none
+    import fcntl
 
 # Between two checkpoints: what a kill can cost. Writing one takes some hundredths of a second.
 SECONDS_BETWEEN = 5.0
+LOCK = "lock"
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Inside, no other run works in the folder; where one does, that is an error."""
+    if fcntl is None:
+        yield
+        return
+    with (folder / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ModelFileError(f"{folder.parent} must not be in use, got another run that writes to it") from None
+        yield
 
 
 class Run(Supervision):
@@ -27,9 +48,14 @@ class Run(Supervision):
 
     def __init__(self, folder: Path, shown: Supervision):
         self.folder, self.shown = folder, shown
-        self.stopped = False
+        self.stopped, self.done = False, False
         self._looks: dict[str, list[Look]] = {}
         self._last = time.monotonic()
+
+    @property
+    def begun_stages(self) -> bool:
+        """Whether anything was kept that could be taken up again."""
+        return any(self.folder.glob("*.safetensors"))
 
     @property
     def looks(self) -> list[Look]:

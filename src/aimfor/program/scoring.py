@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,20 +12,20 @@ import pyarrow as pa
 
 from aimfor.aim_parser import aim as read_aim
 from aimfor.operating_points import OperatingPoint
-from aimfor.program.datasets import features_of, labels_of
+from aimfor.program.datasets import features_of, labels_of, weights_of
 from aimfor.program.fitting import aim_of_label
-from aimfor.program.measures import measure_label
+from aimfor.program.measures import UNSEEN, measure_label
 from aimfor.program.model_files import LoadedModel, load_model
-from aimfor.program.tables import DataError, open_table
+from aimfor.program.tables import DataError, Table, open_table
 from aimfor.program.writing import open_writer
 
 
 class Scorer(NamedTuple):
-    """A model, the names of its labels, and the columns that held them in the training data."""
+    """A model, the names of its labels, and what is known of its training data."""
 
     model: LoadedModel
     labels: list[str]
-    columns: list[str]
+    data: dict[str, Any]
 
     @property
     def points(self) -> tuple[OperatingPoint, ...]:
@@ -60,7 +61,12 @@ def open_scorer(folder: Path) -> Scorer:
     labels = _texts(data.get("labels")) or []
     if len(labels) != count:  # a model that was not fitted by the program
         labels = ["label"] if count == 1 else [f"label {index}" for index in range(count)]
-    return Scorer(model, labels, _texts(data.get("label_columns")) or labels)
+    return Scorer(model, labels, data)
+
+
+def _written(value: Any) -> str:
+    """A class as files have it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _texts(given: Any) -> list[str] | None:
@@ -78,6 +84,9 @@ def score(folder: Path, paths: list[str], out: Path) -> int:
     Returns:
         The number of rows.
     """
+    for path in [folder, *map(Path, paths)]:
+        if out.exists() and path.exists() and (out.samefile(path) or out.resolve().is_relative_to(path.resolve())):
+            raise DataError(f"out must not replace what is read, got {out}")
     scorer, rows = open_scorer(folder), 0
     names = [""] if len(scorer.labels) == 1 else [f" {name}" for name in scorer.labels]
     with open_writer(out) as write:
@@ -103,12 +112,19 @@ def evaluate(folder: Path, paths: list[str]) -> list[dict[str, Any]]:
     """
     scorer = open_scorer(folder)
     source = open_table(paths)
-    known = scorer.labels if len(scorer.labels) > 1 else [str(one) for one in scorer.classes]
-    labels = labels_of(source, scorer.columns, known=known).values
+    fitted_on = source.fingerprint == scorer.data.get("fingerprint")
+    known = scorer.labels if len(scorer.labels) > 1 else [_written(one) for one in scorer.classes]
+    labels = labels_of(source, _texts(scorer.data.get("label_columns")) or scorer.labels, known=known).values
     labels = labels.reshape(len(labels), -1)
     scores = np.concatenate(list(scorer.scores(source)))
     if len(scores) != len(labels):
         raise DataError(f"rows must be as many as labels, got {len(scores)} and {len(labels)}")
+    weight, weights = scorer.data.get("weight"), None
+    if isinstance(weight, str) and isinstance(source, Table):
+        if weight in source.schema.names:
+            weights = weights_of(source, weight)
+        else:
+            warnings.warn(f"every row counts the same, as there is no column {weight!r} of weights", stacklevel=2)
     aim = read_aim(scorer.model.classifier.aim)
     return [
         measure_label(
@@ -117,6 +133,9 @@ def evaluate(folder: Path, paths: list[str]) -> list[dict[str, Any]]:
             scores=scores[:, index],
             point=scorer.points[index],
             aim=aim_of_label(aim, index),
+            weights=weights,
+            positive=known[1] if len(scorer.labels) == 1 else "1",
+            on="the rows it was fitted on" if fitted_on else UNSEEN,
         )
         for index, name in enumerate(scorer.labels)
     ]

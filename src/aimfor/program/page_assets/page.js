@@ -218,14 +218,14 @@ function sliderCard(label, marks) {
     html("div", { class: "slide" }, ...parts), tiles(titles.map((title, tile) => [title, shown[tile], words[tile]])));
 }
 
-function numbersCard({ metric, operating, level, rows, positives }) {
+function numbersCard({ name, positive, metric, operating, level, rows, positives }) {
   const interval = (rate) =>
     operating.intervals?.[rate] ? `${percent(level)} interval ${span(operating.intervals[rate])}` : "";
   const beside = metric.baseline === null ? "" : `log-loss ${number(metric.baseline)}`;
   return html("div", { class: "card" }, tiles([
     [metric.name, number(metric.ours), beside],
     ...Object.entries(RATES).map(([rate, title]) => [title, percent(operating[rate]), interval(rate)]),
-    ["Test rows", whole(rows), `${whole(positives)} positive`],
+    ["Rows", whole(rows), `${whole(positives)} positive: ${name} = ${positive}`],
   ]));
 }
 
@@ -237,7 +237,7 @@ function showLabel(label) {
   const slider = sliderCard(label, { pr: pr.mark, roc: roc.mark, scores: scores.mark });
   const grid = html("div", { class: "grid" }, pr.card, roc.card, promiseCard(label), scores.card);
   const several = facts.labels.length > 1;
-  if (several) title.textContent = `${label.name}: on rows the model never saw`;
+  title.textContent = several ? `${label.name}: on ${label.on}` : `On ${label.on}`;
   section("label").replaceChildren(title, ...(several ? [html("p", {}, label.sentence)] : []),
     numbersCard(label), slider, grid);
 }
