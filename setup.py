@@ -1,5 +1,6 @@
 """Builds the native engine with the package, where there is a C++ compiler; without one the package works in torch."""
 
+import hashlib
 import os
 import platform
 import shutil
@@ -24,6 +25,14 @@ def compiler() -> str | None:
     return named or next((found for found in map(shutil.which, ("g++", "c++", "clang++")) if found), None)
 
 
+def sources() -> str:
+    """What the sources are, in a few digits: `native.py` does not use a library that was built from others."""
+    digest = hashlib.sha256()
+    for file in sorted(SOURCES.glob("*.[ch]*")):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
 def build_library(path: Path) -> str | None:
     """Compile the native engine; returns what went wrong, or None."""
     command = compiler()
@@ -35,7 +44,17 @@ def build_library(path: Path) -> str | None:
         for flags in ([*target, *threads] for target in TARGETS for threads in (["-fopenmp"], [])):
             try:
                 # Linked without OpenMP's library: torch has loaded one already, and two would fight for the cores.
-                compile_it = [*command.split(), *FLAGS, *flags, "-c", str(SOURCES / "native.cpp"), "-o", compiled]
+                named = f'-DAIMFOR_SOURCES="{sources()}"'
+                compile_it = [
+                    *command.split(),
+                    *FLAGS,
+                    *flags,
+                    named,
+                    "-c",
+                    str(SOURCES / "native.cpp"),
+                    "-o",
+                    compiled,
+                ]
                 link_it = [*command.split(), "-shared", compiled, "-o", str(path)]
                 for step in (compile_it, link_it):
                     subprocess.run(step, check=True, capture_output=True, text=True)

@@ -462,3 +462,15 @@ def test_a_wheel_without_a_compiler(compiler, tmp_path):
     else:
         assert engine.startswith("fused: torch alone, because the native engine cannot be used: it was not built")
         assert missing in built.stdout + built.stderr
+
+
+@pytest.mark.skipif(native.problem() is not None, reason=str(native.problem()))
+def test_a_library_of_other_sources_is_not_used(monkeypatch, tmp_path):
+    (tmp_path / "native.cpp").write_text("// newer")
+    monkeypatch.setattr(native, "SOURCES", tmp_path)
+    native.problem.cache_clear()
+    try:
+        assert "other sources" in str(native.problem())
+        assert aimfor.engine().name == "fused"
+    finally:
+        native.problem.cache_clear()

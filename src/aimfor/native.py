@@ -5,7 +5,8 @@ are those of its headers, field by field.
 """
 
 import ctypes
-from ctypes import POINTER, Structure, byref, c_double, c_float, c_int32, c_int64, c_void_p
+import hashlib
+from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
 from functools import lru_cache
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from aimfor.state import State
 from aimfor.surrogates import LEAK, SURROGATES
 
 LIBRARY = Path(__file__).parent / "_native.so"
+SOURCES = Path(__file__).parent / "csrc"
 
 SCORE_TYPES = {torch.float32: 0, torch.bfloat16: 1}
 LABEL_TYPES = {torch.float32: 1, torch.bool: 2, torch.uint8: 2, torch.int32: 3, torch.int64: 4, torch.float64: 5}
@@ -234,7 +236,17 @@ def problem() -> str | None:
         library = _library()
     except OSError as error:
         return str(error)
+    if library.aimfor_sources().decode() != _sources():
+        return "it was built from other sources than those beside it: install the package again"
     return None if library.aimfor_runs_here() else "this processor lacks instructions that it was compiled for"
+
+
+def _sources() -> str:
+    """What the sources are, as setup.py says it: a library of another layout would write where it must not."""
+    digest = hashlib.sha256()
+    for file in sorted(SOURCES.glob("*.[ch]*")):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def description() -> str:
@@ -252,6 +264,9 @@ def _library() -> ctypes.CDLL:
     except OSError:
         ctypes.CDLL("libgomp.so.1", ctypes.RTLD_GLOBAL)
         library = ctypes.CDLL(str(LIBRARY))
+    if not hasattr(library, "aimfor_sources"):
+        raise OSError("it was built by an older version: install the package again")
+    library.aimfor_sources.restype = c_char_p
     pointer = c_void_p
     library.aimfor_census.argtypes = (POINTER(_Batch), pointer, POINTER(_Fault))
     library.aimfor_observe.argtypes = (_State, pointer, c_int64, c_int64, POINTER(Rules), pointer)

@@ -129,6 +129,14 @@ using namespace aimfor;
 
 extern "C" {
 
+// What the sources were when this was compiled; see setup.py.
+#ifndef AIMFOR_SOURCES
+#define AIMFOR_SOURCES ""
+#endif
+const char* aimfor_sources(void) {
+  return AIMFOR_SOURCES;
+}
+
 // 1 where this processor runs what this library was compiled for. The function itself must run anywhere.
 #if defined(__x86_64__)
 __attribute__((target("arch=x86-64")))
