@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from aimfor import checks
-from aimfor.log_odds import log_odds
+from aimfor.odds import log_odds
 
 # Sums over a batch, weighted by 1 / prior, must stay within float32.
 LARGEST = 1e25

@@ -13,8 +13,8 @@ from torch.nn import functional as F
 
 from aimfor.aims import Aim
 from aimfor.heads import Rows
-from aimfor.log_odds import log_odds
 from aimfor.losses import Loss
+from aimfor.odds import log_odds
 
 # Batches on the hinge before a tight surrogate: shorter than the default of `Loss`, as training is.
 WARMUP = 200

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from aimfor.aims import Aim
 from aimfor.heads import Batches, Heads, Rows, chunks
-from aimfor.log_odds import log_odds
 from aimfor.losses import InfeasibleConstraintWarning
 from aimfor.metrics import UndefinedMetricError, UndefinedMetricWarning
 from aimfor.objectives import Data, Objectives, Recipe
+from aimfor.odds import log_odds
 from aimfor.supervision import Kept, Look, Supervision, taken_up
 
 # How often the validation rows are looked at in one stage. More looks find better snapshots of noise.
