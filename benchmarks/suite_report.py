@@ -102,6 +102,7 @@ def _overall(title: str, rows: list[dict[str, str]], aims: Sequence[str], other:
                 str(len(pairs)),
                 _shown(total),
                 f"{total.mean / total.error:+.1f}" if total.error > 0 else "",
+                f"{total.mean / within:+.1f}" if (within := _error_of_these_sets(pairs)) > 0 else "",
                 OURS if total.mean > 2 * total.error else other if total.mean < -total.error else "neither",
                 "/".join(str(winners.count(winner)) for winner in (OURS, "-", "other")),
                 min(pairs, key=lambda name: pairs[name].difference.mean),
@@ -110,9 +111,28 @@ def _overall(title: str, rows: list[dict[str, str]], aims: Sequence[str], other:
                 ", ".join(lost) or "none",
             ]
         )
-    header = ["aim", "sets", "difference", "in standard errors", "ahead (> 2; < -1)", "won/even/lost", "worst set"]
+    header = [
+        "aim",
+        "sets",
+        "difference",
+        "in standard errors",
+        "in those of the splits",
+        "ahead (> 2; < -1)",
+        "won/even/lost",
+        "worst set",
+    ]
     header += ["its difference", "losses with p < 0.05", "significant losses (Holm)"]
     print_table(title, header, lines)
+
+
+def _error_of_these_sets(pairs: dict[str, Paired]) -> float:
+    """Standard error of the mean over just these sets, from their splits, which share rows and count the less for it.
+
+    The error over sets asks what another collection of sets would give; the sets differ much more than the splits.
+    """
+    known = [pair.difference for pair in pairs.values() if not math.isnan(pair.difference.error)]
+    variances = [one.error**2 + TEST_TO_TRAIN * one.deviation**2 for one in known]
+    return math.sqrt(sum(variances)) / len(known) if known else math.nan
 
 
 def _decisions(title: str, rows: list[dict[str, str]], aims: Sequence[str]) -> None:
