@@ -142,7 +142,7 @@ def test_sets_of_labels_in_svmlight(tmp_path):
 PARQUET = pa.BufferOutputStream()
 pyarrow.parquet.write_table(rows_of(50), PARQUET)
 PARQUET = PARQUET.getvalue().to_pybytes()
-ZIPPED = gzip.compress(b"a,b\n" + b"".join(b"%d,%d\n" % (index, index) for index in range(50_000)))
+ZIPPED = gzip.compress(b"a,b\n" + b"".join(b"%d,%d\n" % (index, index) for index in range(50_000)), mtime=0)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ ZIPPED = gzip.compress(b"a,b\n" + b"".join(b"%d,%d\n" % (index, index) for index
         ("r.svm", b"1 a:b\n", "cannot be read as SVMlight"),
         ("r.svm", b"1 1:nan\n", "must have finite float32 features, got nan"),
         ("r.svm", b"1 2000000000:1\n", "must have at most 10,000,000 features, got 2,000,000,001"),
-        ("r.svm.gz", gzip.compress(b"1 1:1\n" * 999)[:-9], "cannot be read as SVMlight"),
+        ("r.svm.gz", gzip.compress(b"1 1:1\n" * 999, mtime=0)[:-9], "cannot be read as SVMlight"),
         ("r.xlsx", b"x", "must end in one of .csv"),
         ("r.parquet.gz", b"x", "must end in one of .csv"),
         ("r", b"x", "must end in one of .csv"),
