@@ -449,6 +449,13 @@ def test_bad_files_are_told_in_one_sentence(command, files, tmp_path, name):
     assert not (tmp_path / "run").exists()
 
 
+def test_another_separator_is_hinted_at(command, tmp_path):
+    table(50).to_csv(tmp_path / "train.csv", index=False, sep=";")
+    ended = command("fit", tmp_path / "train.csv", *FIT, "--out", tmp_path / "run")
+    assert ended.code == 1
+    assert "separated by commas" in ended.err
+
+
 def test_scoring_states_what_is_missing_and_takes_unseen_categories(command, files, tmp_path):
     new = pd.read_csv(files / "new.csv")
     new.drop(columns="x2").to_csv(tmp_path / "lacking.csv", index=False)

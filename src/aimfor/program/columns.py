@@ -81,6 +81,8 @@ def check_name(what: str, name: str, names: Iterable[str]) -> None:
         return
     near = difflib.get_close_matches(name, names, n=1) or [other for other in names if other.lower() == name.lower()]
     hint = f", did you mean {near[0]!r}?" if near else f"; there are {', '.join(names[:10])}"
+    if len(names) == 1 and any(sign in names[0] for sign in ";|\t"):
+        hint = f"; the only column is {names[0]!r}: columns must be separated by commas, or by tabs in a .tsv file"
     raise DataError(f"{what} must name a column of the data, got {name!r}{hint}")
 
 
