@@ -158,7 +158,7 @@ def operating_point(
     if not isinstance(source, str):
         raise TypeError(f"source must be a text, got {source!r}")
     columns = columns_of(data)
-    aims = _one_per_label(record, None if data.labels.ndim == 1 else len(columns))
+    aims = one_per_label(record, None if data.labels.ndim == 1 else len(columns))
     points = tuple(_choose(rows, aim, confidence, source) for rows, aim in zip(columns, aims, strict=True))
     return points[0] if data.labels.ndim == 1 else points
 
@@ -183,7 +183,7 @@ def columns_of(data: checks.MetricArrays) -> list[LabelRows]:
     return columns
 
 
-def _one_per_label(aim: Aim, num_labels: int | None) -> list[Aim]:
+def one_per_label(aim: Aim, num_labels: int | None) -> list[Aim]:
     """The aim once for each label, with the targets of that label; None is one label, given without its axis."""
     for count in aim.label_counts():
         rule = "one target where y_true has shape [n]" if num_labels is None else f"one target or {num_labels}"

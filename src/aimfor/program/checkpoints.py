@@ -13,7 +13,8 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from aimfor.program.model_files import MOST_TENSORS, ModelFileError, read_bytes, read_tensors, write_bytes
+from aimfor.program.errors import ModelFileError
+from aimfor.program.model_files import MOST_TENSORS, read_bytes, read_tensors, write_bytes
 
 
 class Checkpoint:

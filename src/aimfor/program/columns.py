@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from aimfor.program.formats import DataError
+from aimfor.program.errors import DataError
 
 pc: Any = pyarrow.compute  # its functions are made at run time, where a type checker does not see them
 

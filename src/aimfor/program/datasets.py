@@ -15,7 +15,8 @@ import pyarrow.compute
 from scipy import sparse
 
 from aimfor.program.columns import check_name, is_number, is_text, numbers, said, texts
-from aimfor.program.formats import SIZE, DataError
+from aimfor.program.errors import DataError
+from aimfor.program.formats import SIZE
 from aimfor.program.labels import Labels, read_labels
 from aimfor.program.matrices import Matrix, widened
 from aimfor.program.preparation import Preparation

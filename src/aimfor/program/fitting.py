@@ -21,14 +21,14 @@ from aimfor.aims import Aim
 from aimfor.candidates import Contest, plain
 from aimfor.estimators import Classifier
 from aimfor.objectives import Recipe
-from aimfor.operating_points import OperatingPoint, operating_point
+from aimfor.operating_points import OperatingPoint, one_per_label, operating_point
 from aimfor.program.datasets import Dataset, Part
+from aimfor.program.errors import DataError
 from aimfor.program.jobs import Job
 from aimfor.program.measures import MAX_POINTS, UNSEEN, measure_label
 from aimfor.program.model_files import save_model
 from aimfor.program.running import LOCK, Run, alone_in
 from aimfor.program.stories import story
-from aimfor.program.tables import DataError
 from aimfor.supervision import Supervision
 from aimfor.training import Candidate
 
@@ -178,6 +178,7 @@ def measured(fitted: Fitted) -> list[dict[str, Any]]:
     other = None if baseline is None else fitted.scores(part, baseline)
     labels, validation = _columns(part), _columns(fitted.held_out)
     names = fitted.dataset.label_names
+    aims = aims_of(fitted.classifier, len(names))
     return [
         measure_label(
             name,
@@ -185,7 +186,7 @@ def measured(fitted: Fitted) -> list[dict[str, Any]]:
             scores=scores[:, index],
             baseline_scores=None if other is None else other[:, index],
             point=fitted.points[index],
-            aim=aim_of_label(read_aim(fitted.classifier.aim), index),
+            aim=aims[index],
             weights=part.weights,
             validation=(validation[:, index], chosen_on[:, index], fitted.held_out.weights),
             num_points=max(LEAST_POINTS, MAX_POINTS // len(names)),
@@ -196,11 +197,9 @@ def measured(fitted: Fitted) -> list[dict[str, Any]]:
     ]
 
 
-def aim_of_label(aim: Aim, index: int) -> Aim:
-    """The aim with the targets of one label."""
-    own = {field.name: getattr(aim, field.name) for field in dataclasses.fields(aim)}  # pyright: ignore[reportArgumentType]
-    chosen = {name: value[index] for name, value in own.items() if isinstance(value, tuple)}
-    return dataclasses.replace(aim, **chosen)  # pyright: ignore[reportArgumentType]
+def aims_of(classifier: Classifier, num_labels: int) -> list[Aim]:
+    """The aim of each label by itself."""
+    return one_per_label(read_aim(classifier.aim), num_labels)
 
 
 def _columns(part: Part) -> np.ndarray:
@@ -212,9 +211,9 @@ def _check_confidence(classifier: Classifier, dataset: Dataset) -> None:
     if classifier.confidence is None:
         return
     labels = _columns(Fitted(classifier, None, dataset).held_out)
+    aims = aims_of(classifier, labels.shape[1])
     for index, name in enumerate(dataset.label_names):
-        own = labels[:, index]
-        aim = aim_of_label(read_aim(classifier.aim), index)
+        own, aim = labels[:, index], aims[index]
         point = operating_point(own, own.astype(np.float64), aim, confidence=classifier.confidence)
         if point.threshold is None:
             raise DataError(
@@ -285,7 +284,7 @@ def _with(fitted: Fitted, candidate: Candidate) -> Fitted:
     scores = model.raw_scores(held_out.features)
     options = {"confidence": model.confidence, "sample_weight": held_out.weights}
     model.operating_point_ = tuple(
-        operating_point(labels[:, index], scores[:, index], aim_of_label(read_aim(model.aim), index), **options)
-        for index in range(labels.shape[1])
+        operating_point(labels[:, index], scores[:, index], aim, **options)
+        for index, aim in enumerate(aims_of(model, labels.shape[1]))
     )
     return dataclasses.replace(fitted, classifier=model)

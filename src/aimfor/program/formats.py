@@ -13,6 +13,8 @@ import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 
+from aimfor.program.errors import DataError
+
 pc: Any = pyarrow.compute  # its functions are made at run time, where a type checker does not see them
 
 SIZE = 16_384  # rows read at a time
@@ -41,10 +43,6 @@ WIDER = {
     pa.timestamp("ns"): (pa.string(),),
     _ZONED: (pa.string(),),
 }
-
-
-class DataError(ValueError):
-    """What is wrong with the data, in one sentence."""
 
 
 def kind_of(path: Path) -> str:

@@ -10,9 +10,10 @@ from typing import Any
 
 from aimfor.estimators import Classifier
 from aimfor.program.datasets import Dataset, prepare
+from aimfor.program.errors import DataError, ModelFileError
 from aimfor.program.json_files import read_json
-from aimfor.program.model_files import ModelFileError, write_text
-from aimfor.program.tables import DataError, open_table
+from aimfor.program.model_files import write_text
+from aimfor.program.tables import open_table
 
 JOB = "job.json"
 

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from aimfor.program.model_files import ModelFileError, read_bytes
+from aimfor.program.errors import ModelFileError
+from aimfor.program.model_files import read_bytes
 
 MOST = 512 * 2**20  # bytes; what is larger is refused unread
 

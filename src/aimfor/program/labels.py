@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from aimfor.program.columns import check_name, is_number, is_text, numbers, texts
-from aimfor.program.formats import DataError
+from aimfor.program.errors import DataError
 from aimfor.program.tables import Batches
 
 pc: Any = pyarrow.compute  # its functions are made at run time, where a type checker does not see them

@@ -16,7 +16,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 
-from aimfor.program.formats import DataError, fingerprint, reading
+from aimfor.program.errors import DataError
+from aimfor.program.formats import fingerprint, reading
 
 MOST_FEATURES = 10_000_000  # a model has a weight for each, so a slip in one index must not ask for all memory
 

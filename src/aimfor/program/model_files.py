@@ -25,6 +25,7 @@ from torch import Tensor
 
 from aimfor.checks import rule
 from aimfor.estimators import Classifier
+from aimfor.program.errors import ModelFileError
 from aimfor.program.model_facts import LoadedModel, facts_of, read_facts, restore, shapes_of, tensors_of, to_text
 
 FACTS, TENSORS = "model.json", "model.safetensors"
@@ -45,10 +46,6 @@ DTYPES = {
     "F32": torch.float32,
     "F64": torch.float64,
 }
-
-
-class ModelFileError(ValueError):
-    """A file of a model that cannot be read or written."""
 
 
 def save_model(

@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from aimfor.aim_parser import aim as read_aim
 from aimfor.estimators import Classifier
 from aimfor.heads import Layers
-from aimfor.program.model_files import ModelFileError, write_bytes
+from aimfor.program.errors import ModelFileError
+from aimfor.program.model_files import write_bytes
 
 # Old enough for the runtimes in use, new enough for all that is used here.
 OPSETS = {"": 17, "ai.onnx.ml": 3}

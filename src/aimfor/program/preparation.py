@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from aimfor.program.columns import Column, Tally, TextTally, numbers, texts, understand
-from aimfor.program.formats import DataError
+from aimfor.program.errors import DataError, ModelFileError
 from aimfor.program.tables import Batches, MemoryTable
 
 pc: Any = pyarrow.compute  # its functions are made at run time, where a type checker does not see them
@@ -257,8 +257,6 @@ class Preparation(TransformerMixin, BaseEstimator):
         Raises:
             ModelFileError: where an entry is not what it must be.
         """
-        from aimfor.program.model_files import ModelFileError
-
         try:
             columns = _entries("preparation", given, ("columns",))["columns"]
             _rule(isinstance(columns, list) and 1 <= len(columns) <= MOST_COLUMNS, "columns", "must be a list", columns)

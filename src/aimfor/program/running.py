@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from aimfor.program.checkpoints import Checkpoint
-from aimfor.program.model_files import ModelFileError
+from aimfor.program.errors import ModelFileError
 from aimfor.supervision import Kept, Look, Supervision, taken_up
 
 fcntl: Any = None

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from aimfor.aim_parser import aim as read_aim
 from aimfor.operating_points import OperatingPoint
 from aimfor.program.datasets import features_of, labels_of, weights_of
-from aimfor.program.fitting import aim_of_label
+from aimfor.program.errors import DataError
+from aimfor.program.fitting import aims_of
 from aimfor.program.measures import UNSEEN, measure_label
 from aimfor.program.model_files import LoadedModel, load_model
-from aimfor.program.tables import DataError, Table, open_table
+from aimfor.program.tables import Table, open_table
 from aimfor.program.writing import open_writer
 
 
@@ -125,14 +125,14 @@ def evaluate(folder: Path, paths: list[str]) -> list[dict[str, Any]]:
             weights = weights_of(source, weight)
         else:
             warnings.warn(f"every row counts the same, as there is no column {weight!r} of weights", stacklevel=2)
-    aim = read_aim(scorer.model.classifier.aim)
+    aims = aims_of(scorer.model.classifier, len(scorer.labels))
     return [
         measure_label(
             name,
             labels=labels[:, index],
             scores=scores[:, index],
             point=scorer.points[index],
-            aim=aim_of_label(aim, index),
+            aim=aims[index],
             weights=weights,
             positive=known[1] if len(scorer.labels) == 1 else "1",
             on="the rows it was fitted on" if fitted_on else UNSEEN,

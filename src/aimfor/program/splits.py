@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from aimfor.heads import quotas
-from aimfor.program.formats import DataError
+from aimfor.program.errors import DataError
 
 TRAIN, VALIDATION, TEST = range(3)
 PARTS = ("train", "validation", "test")

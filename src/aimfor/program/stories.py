@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from aimfor.program.errors import ModelFileError
 from aimfor.program.json_files import read_json, read_text
-from aimfor.program.model_files import ModelFileError, write_text
+from aimfor.program.model_files import write_text
 from aimfor.program.page import render
 from aimfor.supervision import Look
 

@@ -11,11 +11,11 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from aimfor.program.errors import DataError
 from aimfor.program.formats import (
     FACTS,
     READERS,
     SIZE,
-    DataError,
     as_type,
     fingerprint,
     fitting_type,

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import csv, ipc, parquet
 
-from aimfor.program.tables import DataError
+from aimfor.program.errors import DataError
 
 Write = Callable[[pa.Table], None]
 
