@@ -164,27 +164,35 @@ def attach_gradient(value: Tensor, scores: Tensor, gradient: Tensor) -> Tensor:
     The gradient may be of a wider type than the scores: it is rounded only after it is multiplied by what comes from
     above, so that a loss scale can save what half precision would round to 0.
     """
-    return _AttachedGradient.apply(value, scores, gradient)  # pyright: ignore[reportReturnType]
+    return _AttachedGradient.apply(scores, (value, gradient))  # pyright: ignore[reportReturnType]
 
 
 class _AttachedGradient(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, value: Tensor, scores: Tensor, gradient: Tensor) -> Tensor:
-        ctx.gradient, ctx.dtype = gradient, scores.dtype
-        return value.clone()
+    def forward(ctx, scores: Tensor, found: tuple[Tensor, Tensor]) -> Tensor:
+        # As a pair they are nothing to autograd, which would ask for a copy of a value that came as it goes.
+        value, ctx.gradient = found
+        ctx.dtype = scores.dtype
+        return value
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, *grad_outputs: Tensor):
-        (factor,) = grad_outputs
-        if ctx.gradient is None:
-            raise RuntimeError("backward through the loss a second time: say retain_graph=True the first time")
-        if torch._C._autograd._get_current_graph_task_keep_graph():  # pyright: ignore[reportAttributeAccessIssue]
-            return None, (ctx.gradient * factor).to(ctx.dtype), None
-        # The graph is used up after this: the gradient is handed over instead of being copied.
-        gradient, ctx.gradient = ctx.gradient, None
-        one = factor.device.type == "cpu" and factor.item() == 1  # elsewhere, looking would make the device wait
-        return None, (gradient if one else gradient.mul_(factor)).to(ctx.dtype), None
+        # Only where a graph of this backward is wanted does it have to be guarded, which takes as long as itself.
+        return (_guarded if torch.is_grad_enabled() else _handed_over)(ctx, *grad_outputs)
+
+
+def _handed_over(ctx, factor: Tensor) -> tuple[Tensor, None]:
+    if ctx.gradient is None:
+        raise RuntimeError("backward through the loss a second time: say retain_graph=True the first time")
+    if torch._C._autograd._get_current_graph_task_keep_graph():  # pyright: ignore[reportAttributeAccessIssue]
+        return (ctx.gradient * factor).to(ctx.dtype), None
+    # The graph is used up after this: the gradient is handed over instead of being copied.
+    gradient, ctx.gradient = ctx.gradient, None
+    one = factor.device.type == "cpu" and factor.item() == 1  # elsewhere, looking would make the device wait
+    return (gradient if one else gradient.mul_(factor)).to(ctx.dtype), None
+
+
+_guarded = once_differentiable(_handed_over)
 
 
 def _entry_weights(mask: Tensor | None, weights: Tensor | None, scores: Tensor) -> Tensor:

@@ -278,7 +278,7 @@ class Loss(nn.Module):
             census = self._received_census(reduce(self._sent_census(census)))
         counted = None
         if learning:
-            state.batches += 1
+            state.count_batch_()
             counted = run.observe_(census)
         priors = state.priors if counted is None or state.given_priors is not None else counted
         anchors = self.aim.anchors(priors, state.surrogate_rates if self.aim.follows_rates else NO_RATES)

@@ -6,9 +6,12 @@ are those of its headers, field by field.
 
 import ctypes
 import hashlib
+import operator
+import weakref
 from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -315,12 +318,33 @@ def _table(anchors: Anchors, anchor_count: int, num_labels: int) -> ctypes.Array
 
 
 def _state(state: State, num_labels: int) -> ctypes.Array:
-    buffers, pointers = state._buffers, []
-    shape = state.thresholds.shape
+    """Where the buffers are; those that are where they were when they were last checked are not checked again."""
+    buffers = [state._buffers[name] for name in BUFFERS]
+    pointers = [0 if buffer is None else buffer.data_ptr() for buffer in buffers]
+    kept = _CHECKED.get(state)
+    same = kept is not None and kept.pointers == pointers and kept.num_labels == num_labels
+    if kept is None or not same or not all(map(operator.is_, kept.buffers, buffers)):
+        _check_state(state.thresholds.shape, num_labels, buffers)
+        kept = _CHECKED[state] = _Checked(buffers, pointers, num_labels, _State(*pointers))
+    return kept.record
+
+
+class _Checked(NamedTuple):
+    """Buffers that have the form that the library reads; held on to, so that no other tensor can be one of them."""
+
+    buffers: list[Tensor | None]
+    pointers: list[int]
+    num_labels: int
+    record: ctypes.Array
+
+
+_CHECKED: weakref.WeakKeyDictionary[State, _Checked] = weakref.WeakKeyDictionary()
+
+
+def _check_state(shape: torch.Size, num_labels: int, buffers: list[Tensor | None]) -> None:
     if len(shape) != 2 or shape[1] != num_labels:
         raise TypeError(f"state.thresholds must have shape [K, {num_labels}], got {list(shape)}")
-    for name, dtype, size in _forms(*shape):
-        buffer = buffers[name]
+    for buffer, (name, dtype, size) in zip(buffers, _forms(*shape), strict=True):
         # A module may be cast, moved or loaded in ways that it does not see, and the library writes here.
         if (
             buffer is None
@@ -330,8 +354,6 @@ def _state(state: State, num_labels: int) -> ctypes.Array:
             or not buffer.is_contiguous()
         ):
             raise TypeError(_wrong_form(name, dtype, size, buffer))
-        pointers.append(buffer.data_ptr())
-    return _State(*pointers)
 
 
 @lru_cache(maxsize=64)

@@ -164,6 +164,10 @@ class State(nn.Module):
         positives, negatives = self.class_weight > 0
         return positives & negatives
 
+    def count_batch_(self) -> None:
+        """One batch more. Not by an assignment, for which a module looks through all that it holds."""
+        self.__dict__["batches"] += 1
+
     def observe_(self, census: Tensor) -> None:
         """Count the classes of a training batch; a label that takes part for the first time starts at its mean.
 

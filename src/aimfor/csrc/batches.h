@@ -147,6 +147,12 @@ class Reader {
                                            : widen(*at<uint16_t>(batch.scores, row, label));
     }
 
+    // The scores of one label.
+    void column(const Place& place, int64_t label, float* to) const {
+        if (batch.score_type == FLOAT32) column<float>(place, label, to);
+        else column<uint16_t>(place, label, to);
+    }
+
     float weight(int64_t row, int64_t label) const {
         if (batch.mask.data && !*at<uint8_t>(batch.mask, row, label)) return 0.0f;
         return batch.weights.data ? *at<float>(batch.weights, row, label) : 1.0f;
@@ -212,6 +218,14 @@ class Reader {
     }
 
     template <class Type>
+    void column(const Place& place, int64_t label, float* to) const {
+        const Type* from = at<Type>(batch.scores, place.first_row, label);
+        const int64_t stride = batch.scores.row_stride;
+        if (stride == 1) for (int row = 0; row < place.rows; ++row) to[row] = as_float(from[row]);
+        else for (int row = 0; row < place.rows; ++row) to[row] = as_float(from[row * stride]);
+    }
+
+    template <class Type>
     void labels(int64_t row, const Place& place, uint32_t* found, uint32_t* odd) const {
         const int64_t stride = batch.label_values.label_stride;
         const Type* from = at<Type>(batch.label_values, row, place.first_label);
@@ -271,8 +285,7 @@ class Loader {
         std::fill_n(weight, TILE, 0.0f);
         const bool by_columns = !tile.by_label && !reader.weighted;  // a few labels of many rows
         for (int label = 0; by_columns && label < place.labels; ++label) {
-            float* to = tile.negative.scores + label * ROWS;
-            for (int row = 0; row < place.rows; ++row) to[row] = reader.score(place.first_row + row, label);
+            reader.column(place, label, tile.negative.scores + label * ROWS);
         }
         for (int row = 0; !by_columns && row < place.rows; ++row) {
             const float* scores = reader.scores(place.first_row + row, place, score);

@@ -56,6 +56,10 @@ struct Tasks {
 };
 
 void store_gradient(const Tile& tile, const Place& place, float* gradient, int64_t stride, bool past_cache) {
+    if (stride == 1) {
+        std::copy_n(tile.negative.gradient, place.rows, gradient + place.first_row);
+        return;
+    }
     const bool aligned = reinterpret_cast<uintptr_t>(gradient) % sizeof(Floats) == 0 && stride % LANES == 0;
     past_cache = past_cache && aligned && place.labels == TILE;
     for (int row = 0; row < place.rows; ++row) {

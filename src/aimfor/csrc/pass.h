@@ -13,7 +13,8 @@ constexpr int NO_SURROGATE = -1;  // of a label that does not take part: it cost
 
 // Sums of LANES labels, or of one label over LANES parts of its rows, at one anchor.
 struct VectorSum {
-    Floats loss, slope, errors;
+    LossAndSlope of_surrogate;
+    Floats errors;
 };
 
 // What the pass has to know of TILE labels, and where their sums go. Anchors follow one another, TILE floats apart.
@@ -49,7 +50,7 @@ struct Columns {
 struct Scratch {
     Tile tile;
     Columns columns;
-    std::vector<Floats> thresholds, costs;
+    std::vector<Floats> thresholds, costs, factors;
     std::vector<VectorSum> sums;
     std::vector<double> totals;
 
@@ -57,6 +58,7 @@ struct Scratch {
         columns.resize(anchors);
         thresholds.resize(anchors + 1);
         costs.resize(anchors + 1);
+        factors.resize(anchors + 1);
         sums.resize(anchors + 1);
     }
 };
@@ -79,7 +81,7 @@ void run(const Strip& strip, const Setting& setting, VectorSum* sums) {
                 const Floats score = load(scores + index * LANES);
                 const Floats weight = WEIGHTED ? load(weights + index * LANES) : Floats{};
                 float* const gradient = gradients + index * LANES;
-                store(gradient, load(gradient) + both.take(index, score, weight));
+                store(gradient, both.take(index, score, weight, load(gradient)));
                 if (!ERRORS) continue;
                 first_wrong.add(TIE_IS_WRONG ? score >= threshold.first : score > threshold.first, weight);
                 second_wrong.add(TIE_IS_WRONG ? score >= threshold.second : score > threshold.second, weight);
@@ -87,8 +89,8 @@ void run(const Strip& strip, const Setting& setting, VectorSum* sums) {
             both.after_block();
         }
         const auto [first, second] = both.sums();
-        sums[anchor] = {first.loss, first.slope, first_wrong.value()};
-        sums[anchor + 1] = {second.loss, second.slope, second_wrong.value()};
+        sums[anchor] = {first, first_wrong.value()};
+        sums[anchor + 1] = {second, second_wrong.value()};
     }
 }
 
@@ -173,18 +175,19 @@ class Pass {
                 scratch.costs[anchor] = where(on_it, lanes(costs.data() + anchor * TILE, label));
             }
             scratch.costs[anchors] = Floats{};
-            const Setting setting
-                = {scratch.thresholds.data(), scratch.costs.data(), anchors, Floats{}, sharpness, all(leak)};
+            const Setting setting = {scratch.thresholds.data(), scratch.costs.data(), scratch.factors.data(),
+                                     anchors, Floats{}, sharpness, all(leak)};
             const bool errors = bits(lanes(columns.counts_for, label) > 0.0f);
             const auto run_it = tile.weighted ? (errors ? run<true, NEGATIVES, true> : run<true, NEGATIVES, false>)
                                               : (errors ? run<false, NEGATIVES, true> : run<false, NEGATIVES, false>);
             run_it(rung, strip, setting, scratch.sums.data());
             for (int anchor = 0; anchor < anchors; ++anchor) {
-                const VectorSum& found = scratch.sums[anchor];
+                auto [found, wrong] = scratch.sums[anchor];
+                if (rung == LOG) found.loss += BITS * log_of_one_plus(found.less_one);
                 add(columns.sum(NEGATIVES ? 1 : 0, anchor), label, where(on_it, found.loss));
                 // In the margin, which is -z.
                 add(columns.sum(NEGATIVES ? 3 : 2, anchor), label, where(on_it, -found.slope));
-                add(columns.sum(NEGATIVES ? 5 : 4, anchor), label, where(on_it, found.errors));
+                if (errors) add(columns.sum(NEGATIVES ? 5 : 4, anchor), label, where(on_it, wrong));
             }
         }
         for (int index = 0; tile.weighted && index < lines; ++index) {

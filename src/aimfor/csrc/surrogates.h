@@ -22,10 +22,11 @@ struct Strip {
     int count;
 };
 
-// What a strip is held against; one threshold and one cost more than there are anchors, to fill the last pair.
+// What a strip is held against; one of each more than there are anchors, to fill the last pair.
 struct Setting {
     const Floats* thresholds;
     const Floats* costs;
+    Floats* factors;  // room for what a curve works out of each threshold
     int anchors;
     Floats middle;  // of the thresholds
     Floats sharpness, leak;
@@ -35,9 +36,9 @@ struct Pair {
     Floats first, second;
 };
 
-// Sums along a strip at one anchor.
+// Sums along a strip at one anchor; to the loss belongs, in bits, the log of 1 + less_one.
 struct LossAndSlope {
-    Floats loss, slope;
+    Floats loss, slope, less_one = {};
 };
 
 struct LossAndSlopes {
@@ -147,7 +148,9 @@ class Direct {
     struct Anchors {
         Rule<WEIGHTED> first, second;
 
-        Floats take(int, Floats score, Floats weight) { return first.take(score, weight) + second.take(score, weight); }
+        Floats take(int, Floats score, Floats weight, Floats gradient) {
+            return gradient + (first.take(score, weight) + second.take(score, weight));
+        }
         void after_block() {}
         LossAndSlopes sums() const { return {first.sums(), second.sums()}; }
     };
@@ -169,15 +172,15 @@ template <Range RANGE>
 class Exponentials {
   public:
     Exponentials(const Strip& strip, const Setting& setting, float largest) : setting(setting), largest(all(largest)) {
+        for (int anchor = 0; RANGE != WIDE && anchor <= setting.anchors; ++anchor) {
+            const Floats power = (setting.middle - setting.thresholds[anchor]) * setting.sharpness;
+            setting.factors[anchor] = exponential(between(power, -87.0f, 87.0f));
+        }
         for (int index = 0; RANGE != WIDE && index < strip.count; ++index) {
             const Floats score = load(strip.scores + index * LANES);
             const Floats power = between((score - setting.middle) * setting.sharpness, -60.0f, 60.0f);
             of_scores[index] = where(score > ABSENT, exponential(power));
         }
-    }
-
-    Floats factor(int anchor) const {
-        return exponential(between((setting.middle - setting.thresholds[anchor]) * setting.sharpness, -87.0f, 87.0f));
     }
 
     Floats at(int index, Floats score, Floats threshold, Floats factor) const {
@@ -208,11 +211,11 @@ class Exponential {
         const Pair factor;
         Rule<RANGE, WEIGHTED> first, second;
 
-        Floats take(int index, Floats score, Floats weight) {
+        Floats take(int index, Floats score, Floats weight, Floats gradient) {
             const Floats x = exponentials.at(index, score, first.threshold, factor.first);
             const Floats y = exponentials.at(index, score, second.threshold, factor.second);
-            const Floats more_x = x + 1.0f, more_y = y + 1.0f, inverse = 1.0f / (more_x * more_y);
-            return first.take(score, weight, x, more_y * inverse) + second.take(score, weight, y, more_x * inverse);
+            // In this order each product and its sum are one operation.
+            return gradient + first.take(score, weight, x) + second.take(score, weight, y);
         }
         void after_block() {
             first.after_block();
@@ -222,7 +225,7 @@ class Exponential {
     };
     Anchors start(int anchor) const {
         const Setting& setting = exponentials.setting;
-        const Pair factor = {exponentials.factor(anchor), exponentials.factor(anchor + 1)};
+        const Pair factor = {setting.factors[anchor], setting.factors[anchor + 1]};
         return {exponentials, factor, {setting, anchor}, {setting, anchor + 1}};
     }
 
@@ -242,8 +245,9 @@ class Sigmoid {
 
     const Floats threshold;
 
-    Floats take(Floats score, Floats weight, Floats x, Floats inverse) {
-        const Floats probability = x * inverse, slope = probability * inverse;
+    Floats take(Floats score, Floats weight, Floats x) {
+        const auto [probability, rest] = shares(x);
+        const Floats slope = probability * rest;
         const Ints beyond = score > threshold;
         probabilities.add(probability, weight);
         slopes.add(slope, weight);
@@ -263,6 +267,8 @@ class Sigmoid {
     Tally<WEIGHTED> beyonds;
 };
 
+constexpr float BITS = 1.44269504f;  // of a natural logarithm
+
 // In bits. Without weights the sum of logs is the log of a product, kept as product - 1 so that small terms keep their
 // digits. A block of factors is at most 2^40; after it 2^40 is taken out of a product that has come so far. What is cut
 // off above LARGEST_X is added by itself.
@@ -278,10 +284,10 @@ class Log {
 
     const Floats threshold;
 
-    Floats take(Floats score, Floats weight, Floats x, Floats inverse) {
-        const Floats probability = x * inverse;
+    Floats take(Floats score, Floats weight, Floats x) {
+        const auto [probability, rest] = shares(x);
         if (WEIGHTED) {
-            const Floats bend = minus_log_of_rest(smaller(probability, inverse));
+            const Floats bend = minus_log_of_rest(smaller(probability, rest));
             losses.add(not_negative(score - threshold) + bend, weight);
         } else {
             less_one = less_one * (x + 1.0f) + x;
@@ -297,12 +303,10 @@ class Log {
         less_one = full ? less_one * 9.094947017729282e-13f - 1.0f : less_one;
     }
     LossAndSlope sums() const {
-        const Floats from_product = BITS * log_of_one_plus(less_one) + 40.0f * as_floats(taken_out);
-        return {BITS * losses.value + (WEIGHTED ? Floats{} : from_product), BITS * slopes.value};
+        return {BITS * losses.value + 40.0f * as_floats(taken_out), BITS * slopes.value, less_one};
     }
 
   private:
-    static constexpr float BITS = 1.44269504f;
     const Floats cost;
     Sum<WEIGHTED> losses, slopes;
     Floats less_one = {};

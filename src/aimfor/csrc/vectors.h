@@ -89,6 +89,24 @@ inline Floats at_most_one(Floats not_negative) { return (Floats)smaller((Ints)no
 
 inline Floats absolute(Floats value) { return (Floats)((Ints)value & 0x7FFFFFFF); }
 
+// x / (1 + x) and what is left of 1, for 0 <= x < 2^126, to 2e-7 of them.
+struct Shares {
+    Floats probability, rest;
+};
+
+// The processor's estimate of 1 / (1 + x) has 12 bits, and a step of Newton's method doubles them. It corrects both
+// shares side by side, because a long chain of operations that wait for one another costs more than their number.
+inline Shares shares(Floats x) {
+    const Floats more = x + 1.0f;
+#if defined(__AVX__)
+    const Floats near = __builtin_ia32_rcpps256(more), share = x * near, off = 1.0f - more * near;
+    return {share + share * off, near + near * off};
+#else
+    const Floats rest = 1.0f / more;
+    return {x * rest, rest};
+#endif
+}
+
 inline Floats root(Floats value) {
     float lanes[LANES];  // an array, because the compiler takes the lanes of a vector one by one
     store(lanes, value);
@@ -133,12 +151,11 @@ inline Floats exponential(Floats x) {
     Ints power = (Ints)n - 0x4B400000;
     n = n - to_whole;
     Floats rest = x - n * 0.693359375f + n * 2.12194440e-4f;
-    Floats series = 1.9875691500e-4f * rest + 1.3981999507e-3f;
-    series = series * rest + 8.3334519073e-3f;
-    series = series * rest + 4.1665795894e-2f;
-    series = series * rest + 1.6666665459e-1f;
-    series = series * rest + 5.0000001201e-1f;
-    Floats value = series * (rest * rest) + rest + 1.0f;
+    // In pairs of terms, which do not wait for one another.
+    const Floats square = rest * rest;
+    const Floats high = (1.9875691500e-4f * rest + 1.3981999507e-3f) * square + (8.3334519073e-3f * rest + 4.1665795894e-2f);
+    const Floats low = 1.6666665459e-1f * rest + 5.0000001201e-1f;
+    const Floats value = (high * square + low) * square + (rest + 1.0f);
     return value * (Floats)((power + 127) << 23);
 }
 
