@@ -1,8 +1,8 @@
 // Relax: the five surrogates of surrogates.py, as functions of z = -margin, by how much an entry is on the wrong side.
 //
-// A curve is one surrogate along a strip, for two anchors at once, so that a score is loaded once and a division serves
-// both. `start` begins a pair of anchors, `take` adds one vector and gives its part of the gradient, and `sums` are those
-// of loss and slope, lane by lane. Weights are left out of the gradient, which is multiplied by them once at the end.
+// A curve is one surrogate along a strip, for two anchors at once, so that a score and its gradient are loaded once for
+// both. `start` begins a pair of anchors, `take` adds one vector to the sums and to its gradient, and `sums` are those of
+// loss and slope, lane by lane. Weights are left out of the gradient, which is multiplied by them once at the end.
 // Sharp surrogates take z in standard deviations of the scores.
 #pragma once
 
@@ -196,8 +196,7 @@ class Exponentials {
     Floats of_scores[ROWS];
 };
 
-// A curve made of e^z. Its rule for one anchor takes x = e^z and 1 / (1 + x), which two anchors have by one division:
-// LARGEST_X is so that their product is a float.
+// A curve made of e^z. Its rule for one anchor takes x = e^z, cut off at LARGEST_X.
 template <template <Range, bool> class Rule, Range RANGE, bool WEIGHTED>
 class Exponential {
   public:
