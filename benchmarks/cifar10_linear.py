@@ -1,7 +1,8 @@
 """CIFAR-10, frozen patch features, linear head: the area under the precision-recall curve against log-loss.
 
     python benchmarks/cifar10_linear.py            # resumes from results/cifar10_linear.csv
-    python benchmarks/cifar10_linear.py --quick    # a minute, keeps nothing
+    python benchmarks/cifar10_linear.py --quick    # some cells again, held to the committed ones
+    python benchmarks/cifar10_linear.py --report   # the tables from the finished cells
     python benchmarks/cifar10_linear.py --centroids 384 --methods "cross-entropy" "aucpr log-odds log"
 
 Every method gets the same grid of steps, rate and decay. The setting is chosen on 10,000 of the training images, by the
@@ -24,9 +25,12 @@ from torch.nn import functional as F
 
 import aimfor
 import data
-from common import RESULTS, Cells, HeadsLoss, Setting, print_table, spread, train_heads
+import page
+from common import Cells, HeadsLoss, Setting, Spread, spread, train_heads
 from patch_features import DEFAULT_CACHE, Features, load_features
+from remade import Remade, compare
 
+NAME = "cifar10_linear"
 CLASSES = 10
 MIN_PRECISION = 0.9
 SEEDS = (1, 2, 3)
@@ -97,6 +101,7 @@ METHODS = {
     "cross-entropy": Method(cross_entropy, log_odds),
     "aucpr log-odds": Method(aucpr_log_odds, log_odds),
     "aucpr log-odds log": Method(partial(aucpr_log_odds, surrogate="log"), log_odds),
+    "aucpr log-odds smooth hinge": Method(partial(aucpr_log_odds, surrogate="smooth_hinge"), log_odds),
     "aucpr[precision>=0.3] log-odds log": Method(
         partial(aucpr_log_odds, surrogate="log", aim="aucpr[precision>=0.3]"), log_odds
     ),
@@ -179,43 +184,84 @@ def test(name: str, method: Method, features: Features, cells: Cells, chosen: Ch
     cells.add(**cell, **measured, seconds=seconds)
 
 
-def report(cells: Cells, seeds: tuple[int, ...]) -> None:
-    """The table on the test images, and the differences between the paired methods seed by seed."""
-    measured: dict[str, list[tuple[float, float]]] = {}
+PAIRS = (
+    ("aucpr", "bce", ""),
+    ("aucpr smooth hinge", "bce", ""),
+    ("aucpr log-odds", "cross-entropy", ""),
+    ("aucpr log-odds log", "cross-entropy", ""),
+    ("aucpr log-odds smooth hinge", "cross-entropy", ""),
+    ("aucpr[precision>=0.3] log-odds log", "cross-entropy", ""),
+    ("aucpr log-odds log", "cross-entropy", "_raw"),
+)
+"""Ours, theirs, and by which scores theirs are ranked: its own, or raw ones."""
+
+
+def tested(name: str, cells: Cells) -> list[dict[str, str]]:
+    """The cells of a method on the test images, at its chosen setting."""
+    if not cells.find(stage="test", method=name):
+        return []
+    steps, setting = choose(name, cells)
+    return cells.find(stage="test", method=name, steps=steps, **setting._asdict())
+
+
+def measured_table(cells: Cells) -> page.Table:
     rows = []
     for name, method in METHODS.items():
-        if not cells.find(stage="test", method=name):
-            continue
-        steps, setting = choose(name, cells)
-        found = cells.find(stage="test", method=name, steps=steps, **setting._asdict())
-        found = [row for row in found if int(row["seed"]) in seeds]
-        columns = ["", "_raw"] if method.rank is log_odds else [""]
-        for column in columns:
-            shown = name + (", by logits" if column else "")
-            measured[shown] = [(float(row["ap" + column]), float(row["recall_at_p90" + column])) for row in found]
-            values = [spread(values) for values in zip(*measured[shown], strict=True)]
-            cells_shown = [f"{value.mean:.4f} +- {value.deviation:.4f}" for value in values]
-            rows.append([shown, *cells_shown, str(steps), f"{setting.rate:g}", f"{setting.decay:g}"])
-    print_table(
-        f"test images, mean +- standard deviation over {len(seeds)} seeds",
-        ["method", "macro AP", f"macro R@P{MIN_PRECISION}", "steps", "rate", "decay"],
-        rows,
-    )
+        found = tested(name, cells)
+        for column in (("", "_raw") if method.rank is log_odds else ("",)) if found else ():
+            shown = [page.plain(spread(page.values(found, one + column))) for one in ("ap", "recall_at_p90")]
+            setting = [found[0][key] for key in ("steps", "rate", "decay")]
+            rows.append([name + (", by logits" if column else ""), *shown, *setting])
+    header = ["method", "macro AP", f"macro R@P{MIN_PRECISION}", "steps", "rate", "decay"]
+    return page.Table("Test images, mean ± standard deviation over seeds", header, rows)
+
+
+def differences_table(cells: Cells) -> page.Table:
     rows = []
-    for ours, theirs in (
-        ("aucpr", "bce"),
-        ("aucpr smooth hinge", "bce"),
-        ("aucpr log-odds", "cross-entropy"),
-        ("aucpr log-odds log", "cross-entropy"),
-        ("aucpr[precision>=0.3] log-odds log", "cross-entropy"),
-        ("aucpr log-odds", "cross-entropy, by logits"),
-    ):
-        if ours in measured and theirs in measured:
-            pairs = zip(measured[ours], measured[theirs], strict=True)
-            differences = zip(*((a[0] - b[0], a[1] - b[1]) for a, b in pairs), strict=True)
-            values = [spread(values) for values in differences]
-            rows.append([f"{ours} - {theirs}", *(f"{value.mean:+.4f} +- {value.error:.4f}" for value in values)])
-    print_table("differences, mean +- standard error over seeds", ["", "macro AP", f"macro R@P{MIN_PRECISION}"], rows)
+    for ours, theirs, column in PAIRS:
+        found = [tested(name, cells) for name in (ours, theirs)]
+        if all(found):
+            name = f"{ours} - {theirs}" + (", by logits" if column else "")
+            rows.append([name, *(page.signed(difference(*found, one, column)) for one in ("ap", "recall_at_p90"))])
+    header = ["", "macro AP", f"macro R@P{MIN_PRECISION}"]
+    return page.Table("Differences, mean ± standard error over seeds", header, rows)
+
+
+def difference(ours: list[dict[str, str]], theirs: list[dict[str, str]], metric: str, column: str) -> Spread:
+    """Ours as it ranks, theirs by the scores named."""
+    ranked = [row | {metric: row[metric + column]} for row in theirs]
+    return page.differences(ours, ranked, metric)
+
+
+def section() -> str:
+    """The section of the page, from the cells alone."""
+    cells = page.committed(NAME)
+    parts = [
+        "## CIFAR-10, frozen features, a linear head",
+        "Whitened 6x6 patches, 256 centroids, pooled in quadrants, and a linear head: log-loss and the area under the "
+        "precision-recall curve, each at the best of one grid of steps, rate and decay, chosen on 10,000 training "
+        "images. One class against the rest, and classes as softmax log-odds beside cross-entropy, which is ranked by "
+        "its probabilities and, for comparison, by its logits.",
+        measured_table(cells).markdown(),
+        differences_table(cells).markdown(),
+        page.made_by(NAME, cells),
+    ]
+    others = page.committed(f"{NAME}_384_centroids")
+    if others.rows:
+        parts.insert(
+            -1,
+            "The same on features of 384 centroids, tried once after all else was fixed. "
+            + differences_table(others).markdown(),
+        )
+    return "\n\n".join(parts)
+
+
+def again(cells: Cells, features: Features | None) -> list[Remade]:
+    """The searches of two methods at the smallest number of steps."""
+    for name in ("bce", "aucpr smooth hinge") if features is not None else ():
+        search(name, METHODS[name], features, cells, GRID, STEPS[0])
+    keys = ("stage", "method", "steps", "rate", "decay", "seed")
+    return compare(page.committed(NAME), cells, keys=keys, over="seed", measures=("ap", "recall_at_p90"))
 
 
 def arguments_of(description: str | None) -> argparse.ArgumentParser:
@@ -223,7 +269,8 @@ def arguments_of(description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="folder of the data sets (default: AIMFOR_DATA, else ../shared/data)")
     parser.add_argument("--cache", type=Path, default=DEFAULT_CACHE, help="folder of the cached features")
-    parser.add_argument("--quick", action="store_true", help="a short form that keeps nothing")
+    parser.add_argument("--quick", action="store_true", help="make some cells again, hold them to the committed ones")
+    parser.add_argument("--report", action="store_true", help="only the tables")
     return parser
 
 
@@ -234,21 +281,29 @@ def main() -> None:
     parser.add_argument("--centroids", type=int, default=256, help="of the features; others than 256 get their own CSV")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    features = load_features(data.data_folder(arguments.data), arguments.cache, arguments.centroids)
-    if features is None:
-        return
     suffix = "" if arguments.centroids == 256 else f"_{arguments.centroids}_centroids"
-    cells = Cells(None if arguments.quick else RESULTS / f"cifar10_linear{suffix}.csv")
-    for name in arguments.redo:
+    cells = page.committed(NAME + suffix)
+    if not arguments.report:
+        features = load_features(data.data_folder(arguments.data), arguments.cache, arguments.centroids)
+        if arguments.quick:
+            return page.hold(lambda made: again(made, features))
+        if features is None:
+            return None
+        run(cells, features, arguments.methods, arguments.redo)
+    measured_table(cells).show()
+    return differences_table(cells).show()
+
+
+def run(cells: Cells, features: Features, methods: list[str], redo: list[str]) -> None:
+    """All cells of these methods that are not finished."""
+    for name in redo:
         cells.drop(method=name)
-    grid, all_steps, seeds = (GRID[5:9], (300,), SEEDS[:2]) if arguments.quick else (GRID, STEPS, SEEDS)
-    for name in arguments.methods:
-        for steps in all_steps:
-            search(name, METHODS[name], features, cells, grid, steps)
-        for seed in seeds:
+    for name in methods:
+        for steps in STEPS:
+            search(name, METHODS[name], features, cells, GRID, steps)
+        for seed in SEEDS:
             test(name, METHODS[name], features, cells, choose(name, cells), seed)
         print(f"{name}: chosen {choose(name, cells)}", flush=True)
-    report(cells, seeds)
 
 
 if __name__ == "__main__":

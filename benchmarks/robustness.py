@@ -1,7 +1,8 @@
 """How much the AUCPR result on CIFAR-10 moves with the loss's own rates and with the scale of the scores.
 
     python benchmarks/robustness.py            # needs the setting chosen by cifar10_linear.py
-    python benchmarks/robustness.py --quick    # a minute, keeps nothing
+    python benchmarks/robustness.py --quick    # one search again, held to the committed cells
+    python benchmarks/robustness.py --report   # the table from the finished cells
 
 The one-vs-rest head with the smooth hinge, three times:
 
@@ -21,6 +22,7 @@ from torch import Tensor
 
 import aimfor
 import data
+import page
 from cifar10_linear import (
     CLASSES,
     GRID,
@@ -37,10 +39,13 @@ from cifar10_linear import (
     measure_cell,
     search,
     test,
+    tested,
 )
-from common import RESULTS, Cells, Setting, print_table, spread, train_heads
+from common import Cells, spread, train_heads
 from patch_features import Features, load_features
+from remade import Remade, compare
 
+NAME, UNSCALED = "robustness", "cifar10_linear"
 OURS, THEIRS = "aucpr smooth hinge", "bce"
 SCALES = (0.1, 10.0)
 
@@ -116,36 +121,54 @@ def rates_name(rates: Rates) -> str:
     return ", ".join([OURS, *(f"{name}_rate x {value:.3g}" for name, value in rates._asdict().items() if value != 1)])
 
 
-def report(cells: Cells, chosen: dict[str, Chosen], reference: dict[str, list[tuple[float, float]]]) -> None:
+def table(cells: Cells, unscaled: Cells) -> page.Table:
     """Distance from the unmoved result, seed by seed."""
     rows = []
 
-    def add(name: str, found: list[dict[str, str]], unmoved: list[tuple[float, float]]) -> None:
-        values = measured(found)
-        differences = zip(*((a[0] - b[0], a[1] - b[1]) for a, b in zip(values, unmoved, strict=True)), strict=True)
-        precision, recall = (spread(column).mean for column in zip(*values, strict=True))
-        moved = [spread(column) for column in differences]
-        shown = [f"{one.mean:+.4f} +- {one.error:.4f}" for one in moved]
-        rows.append([name, f"{precision:.4f}", shown[0], f"{recall:.4f}", shown[1]])
+    def add(name: str, found: list[dict[str, str]], unmoved: list[dict[str, str]]) -> None:
+        line = [name]
+        for metric in ("ap", "recall_at_p90"):
+            mean, moved = spread(page.values(found, metric)).mean, page.differences(found, unmoved, metric)
+            line += [f"{mean:.4f}", page.signed(moved)]
+        rows.append(line)
 
-    unmoved = measured(cells.find(stage="rates", method=OURS))
     for rates in RATES:
-        add(rates_name(rates), cells.find(stage="rates", method=rates_name(rates)), unmoved)
+        found = [cells.find(stage="rates", method=rates_name(one)) for one in (rates, Rates())]
+        add(rates_name(rates), *found)
     for tuning in (RETUNED, UNTOUCHED):
         for name in (OURS, THEIRS):
             for scale in SCALES:
                 method = scaled(name, scale, tuning)
-                steps, setting = choose(method, cells) if tuning == RETUNED else chosen[name]
+                steps, setting = choose(method if tuning == RETUNED else name, cells if tuning == RETUNED else unscaled)
                 found = cells.find(stage="test", method=method, steps=steps, **setting._asdict())
-                add(f"{method}: rate {setting.rate:g}, decay {setting.decay:g}", found, reference[name])
-    columns = ["", "macro AP", "moved", "macro R@P0.9", "moved"]
-    print_table("test images, mean over seeds, +- standard error of what moved", columns, rows)
+                add(f"{method}: rate {setting.rate:g}, decay {setting.decay:g}", found, tested(name, unscaled))
+    columns = ["", "macro AP", "moved by", "macro R@P0.9", "moved by"]
+    return page.Table("Test images, mean over seeds, ± standard error of what moved", columns, rows)
 
 
-def measured(found: list[dict[str, str]]) -> list[tuple[float, float]]:
-    """Both metrics of the seeds in their order."""
-    found = sorted(found, key=lambda row: int(row["seed"]))
-    return [(float(row["ap"]), float(row["recall_at_p90"])) for row in found]
+def section() -> str:
+    """The section of the page, from the cells alone."""
+    cells = page.committed(NAME)
+    made = table(cells, page.committed(UNSCALED))
+    return "\n\n".join(
+        [
+            "## How much the loss's own settings matter",
+            "The one-vs-rest head of CIFAR-10 while the loss's own rates move and its scores are multiplied. For a "
+            "linear head under AdamW a factor on the scores is, exactly, the same factor on the rate and its "
+            "inverse on the decay; so with rate and decay left alone any loss moves, log-loss too, which stands "
+            "beside it.",
+            made.markdown(),
+            page.made_by(NAME, cells),
+        ]
+    )
+
+
+def again(cells: Cells, features: Features | None) -> list[Remade]:
+    """The search at one scale, at the smallest number of steps."""
+    if features is not None:
+        search(scaled(OURS, SCALES[1], RETUNED), methods_at(SCALES[1])[OURS], features, cells, GRID, STEPS[0])
+    keys = ("stage", "method", "steps", "rate", "decay", "seed")
+    return compare(page.committed(NAME), cells, keys=keys, over="seed", measures=("ap", "recall_at_p90"))
 
 
 def main() -> None:
@@ -153,36 +176,31 @@ def main() -> None:
     parser.add_argument("--redo", action="store_true", help="forget the finished cells first")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    features = load_features(data.data_folder(arguments.data), arguments.cache)
-    if features is None:
-        return
-    cells = Cells(None if arguments.quick else RESULTS / "robustness.csv")
-    unscaled = Cells(None if arguments.quick else RESULTS / "cifar10_linear.csv")
-    if arguments.redo:
-        cells.drop()
-    if arguments.quick:
-        grid, all_steps, seeds = GRID[5:9], (300,), SEEDS[:2]
-        chosen = dict.fromkeys((OURS, THEIRS), Chosen(300, Setting(1e-3, 0.1)))
-        for name, seed in ((name, seed) for name in chosen for seed in seeds):
-            test(name, METHODS[name], features, unscaled, chosen[name], seed)
-    else:
-        grid, all_steps, seeds = GRID, STEPS, SEEDS
-        chosen = {name: choose(name, unscaled) for name in (OURS, THEIRS)}
-    for seed in seeds:
+    cells, unscaled = page.committed(NAME), page.committed(UNSCALED)
+    if not arguments.report:
+        features = load_features(data.data_folder(arguments.data), arguments.cache)
+        if arguments.quick:
+            return page.hold(lambda made: again(made, features))
+        if features is None:
+            return None
+        if arguments.redo:
+            cells.drop()
+        run(cells, features, {name: choose(name, unscaled) for name in (OURS, THEIRS)})
+    return table(cells, unscaled).show()
+
+
+def run(cells: Cells, features: Features, chosen: dict[str, Chosen]) -> None:
+    """All cells that are not finished."""
+    for seed in SEEDS:
         move_rates(features, cells, chosen[OURS], seed)
     for scale in SCALES:
         for name, method in methods_at(scale).items():
             retuned = scaled(name, scale, RETUNED)
-            for steps in all_steps:
-                search(retuned, method, features, cells, grid, steps)
-            for seed in seeds:
+            for steps in STEPS:
+                search(retuned, method, features, cells, GRID, steps)
+            for seed in SEEDS:
                 test(retuned, method, features, cells, choose(retuned, cells), seed)
                 test(scaled(name, scale, UNTOUCHED), method, features, cells, chosen[name], seed)
-    reference = {}
-    for name, one in chosen.items():
-        found = unscaled.find(stage="test", method=name, steps=one.steps, **one.setting._asdict())
-        reference[name] = measured([row for row in found if int(row["seed"]) in seeds])
-    report(cells, chosen, reference)
 
 
 if __name__ == "__main__":

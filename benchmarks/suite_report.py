@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
+import page
 from common import Cells, Spread, print_table, spread
 
 OURS, OTHERS = "aimfor", ("log-loss", "balanced")
@@ -50,6 +51,51 @@ def report(cells: Cells, aims: Sequence[str]) -> None:
             rows = [row for row in cells.rows if row["model"] == model and chosen(row)]
             if rows:
                 _tables(f"{model}, {kind}", rows, aims)
+
+
+def overall(cells: Cells, aims: Sequence[str], model: str, single: bool) -> page.Table:
+    """One line for each aim: what is gained over log-loss and its balanced form, and how often constraints hold."""
+    rows = [row for row in cells.rows if row["model"] == model and (row["labels"] == "1") == single]
+    others = [other for other in OTHERS if any(row["method"] == other for row in rows)]
+    lines = []
+    for aim in aims:
+        line = [f"`{aim}`"]
+        for other in others:
+            pairs = paired(_values(rows, aim, OURS), _values(rows, aim, other))
+            if not pairs:
+                break
+            total, within = spread(pair.difference.mean for pair in pairs.values()), _error_of_these_sets(pairs)
+            winners = [pair.winner for pair in pairs.values()]
+            line += ([str(len(pairs))] if len(line) == 1 else []) + [
+                page.signed(total),
+                f"{total.mean / total.error:+.1f}, {total.mean / within:+.1f}",
+                ", ".join(str(winners.count(winner)) for winner in (OURS, "-", "other")),
+                str(sum(pair.p_holm < LEVEL for pair in pairs.values())),
+            ]
+        else:
+            lines.append([*line, ", ".join(_share_held(rows, aim, method) for method in (*others, OURS))])
+    header = ["aim"]
+    for other in others:
+        header += [
+            f"aimfor - {other}",
+            "in standard errors: over sets, of these sets",
+            "won, even, lost",
+            "lost (Holm)",
+        ]
+    kind = "one label" if single else "several labels, macro"
+    held = f"constraint holds on test: {', '.join((*others, OURS))}"
+    return page.Table(f"{model.capitalize()} model, {kind}", [*header, held], lines)
+
+
+def gains(cells: Cells, aims: Sequence[str], model: str = "linear") -> dict[str, dict[str, Paired]]:
+    """Per aim and set of one label, ours against log-loss."""
+    rows = [row for row in cells.rows if row["model"] == model and _is_single(row)]
+    return {aim: paired(_values(rows, aim, OURS), _values(rows, aim, OTHERS[0])) for aim in aims}
+
+
+def _share_held(rows: list[dict[str, str]], aim: str, method: str) -> str:
+    holds = [row["holds"] for row in _cells(rows, aim, method) if row["holds"]]
+    return f"{holds.count('True') / len(holds):.0%}" if holds else "-"
 
 
 def _tables(title: str, rows: list[dict[str, str]], aims: Sequence[str]) -> None:

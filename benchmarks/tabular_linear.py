@@ -1,7 +1,8 @@
 """Tabular sets, linear model: each aim beside converged logistic regression, at the aim's own exact metric.
 
     python benchmarks/tabular_linear.py            # resumes from results/tabular_linear.csv
-    python benchmarks/tabular_linear.py --quick    # one set, one split, keeps nothing
+    python benchmarks/tabular_linear.py --quick    # one split of one set again, held to the committed cells
+    python benchmarks/tabular_linear.py --report   # the table from the finished cells
 
 Every seed is a stratified split: half of the rows train, a fifth chooses, the rest measures. The C of logistic
 regression and the rate and decay of aimfor are chosen per aim, by the aim's own metric on the rows that choose, from 7
@@ -12,6 +13,7 @@ import argparse
 import time
 import warnings
 from itertools import product
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -21,8 +23,11 @@ from sklearn.model_selection import train_test_split
 
 import aimfor
 import data
-from common import RESULTS, Cells, Setting, print_table, spread, train_heads
+import page
+from common import Cells, Setting, spread, train_heads
+from remade import Remade, compare
 
+NAME = "tabular_linear"
 SETS = ("mammography", *data.ADBENCH)
 AIMS = ("aucpr", "recall@precision>=0.9", "precision@recall>=0.9", "tpr@fpr<=0.01", "f1")
 METHODS = ("logistic regression", "aimfor")
@@ -70,7 +75,7 @@ def logistic_regressions(split: Split) -> Candidates:
     return Candidates(*columns, [f"C={C:g}" for C in C_GRID], [True] * len(C_GRID))
 
 
-def aimed_models(aim: str, split: Split, seed: int, steps: int) -> Candidates:
+def aimed_models(aim: str, split: Split, seed: int) -> Candidates:
     """The aim at every setting of the grid, as heads of one model."""
     loss = aimfor.Loss(aim, num_labels=len(GRID))
     with warnings.catch_warnings():
@@ -82,7 +87,7 @@ def aimed_models(aim: str, split: Split, seed: int, steps: int) -> Candidates:
             lambda scores, labels: len(GRID) * loss(scores[:, :, 0], labels[:, None].expand(-1, len(GRID))),
             GRID,
             num_labels=1,
-            steps=steps,
+            steps=STEPS,
             seed=seed,
             batch_size=256,
         )
@@ -106,9 +111,9 @@ def add_cell(cells: Cells, named: dict[str, object], split: Split, candidates: C
     )
 
 
-def run(name: str, table: data.Table, cells: Cells, seed: int, steps: int) -> None:
+def run(name: str, rows: data.Table, cells: Cells, seed: int) -> None:
     """All cells of one split that are not finished."""
-    split = split_table(table, seed)
+    split = split_table(rows, seed)
     keys = [{"set": name, "aim": aim, "seed": seed} for aim in AIMS]
     missing = [key for key in keys if not cells.find(**key, method="logistic regression")]
     if missing:
@@ -120,42 +125,70 @@ def run(name: str, table: data.Table, cells: Cells, seed: int, steps: int) -> No
     for key in keys:
         if not cells.find(**key, method="aimfor"):
             start = time.perf_counter()
-            candidates = aimed_models(str(key["aim"]), split, seed, steps)
+            candidates = aimed_models(str(key["aim"]), split, seed)
             add_cell(cells, key | {"method": "aimfor"}, split, candidates, time.perf_counter() - start)
 
 
-def report(cells: Cells) -> None:
+def table(cells: Cells) -> page.Table:
     """Per set and aim: both methods at the aim's metric on held-out rows, and their difference split by split."""
     rows = []
     for aim, name in product(AIMS, SETS):
-        theirs, ours = ([float(row["test"]) for row in cells.find(set=name, aim=aim, method=one)] for one in METHODS)
-        if theirs:
-            values = [spread(column) for column in (theirs, ours)]
-            difference = spread(b - a for a, b in zip(theirs, ours, strict=True))
-            shown = [f"{value.mean:.4f} +- {value.deviation:.4f}" for value in values]
-            rows.append([f"{aim}, {name}", *shown, f"{difference.mean:+.4f} +- {difference.error:.4f}"])
-    header = ["aim (its exact metric), set", *METHODS, "difference +- standard error"]
-    print_table("held-out rows, mean +- standard deviation over splits", header, rows)
+        theirs, ours = (cells.find(set=name, aim=aim, method=one) for one in METHODS)
+        if theirs and ours:
+            shown = [page.plain(spread(page.values(found, "test"))) for found in (theirs, ours)]
+            rows.append([f"`{aim}`", name, *shown, page.signed(page.differences(ours, theirs, "test"))])
+    header = ["aim, measured by its exact metric", "set", *METHODS, "difference ± standard error"]
+    return page.Table("Held-out rows, mean ± standard deviation over splits", header, rows)
+
+
+def section() -> str:
+    """The section of the page, from the cells alone."""
+    cells = page.committed(NAME)
+    pairs = [[cells.find(set=name, aim=aim, method=one) for one in METHODS] for aim, name in product(AIMS, SETS)]
+    found = [page.differences(ours, theirs, "test") for theirs, ours in pairs if theirs and ours]
+    return "\n\n".join(
+        [
+            "## One recipe beside converged logistic regression",
+            "The bare loss with its defaults on four tabular sets, linear: no candidates, no choice between recipes, "
+            "rate and decay from six settings. C of logistic regression, trained to convergence, from seven values.",
+            f"Of all aims and sets, {page.tally(found)}.",
+            table(cells).markdown(),
+            page.made_by(NAME, cells),
+        ]
+    )
+
+
+def again(cells: Cells, folder: Path) -> list[Remade]:
+    """One split of the first set."""
+    rows = data.load_table(SETS[0], folder)
+    if rows is None:
+        return []
+    run(SETS[0], rows, cells, SEEDS[0])
+    keys = ("set", "aim", "seed", "method")
+    return compare(page.committed(NAME), cells, keys=keys, over="seed", measures=("validation", "test"))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="folder of the data sets (default: AIMFOR_DATA, else ../shared/data)")
     parser.add_argument("--redo", action="store_true", help="forget aimfor's cells first")
-    parser.add_argument("--quick", action="store_true", help="a short form that keeps nothing")
+    parser.add_argument("--quick", action="store_true", help="make some cells again, hold them to the committed ones")
+    parser.add_argument("--report", action="store_true", help="only the table")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    cells = Cells(None if arguments.quick else RESULTS / "tabular_linear.csv")
+    folder = data.data_folder(arguments.data)
+    if arguments.quick:
+        return page.hold(lambda cells: again(cells, folder))
+    cells = page.committed(NAME)
     if arguments.redo:
         cells.drop(method="aimfor")
-    sets, seeds, steps = (SETS[:1], SEEDS[:2], 300) if arguments.quick else (SETS, SEEDS, STEPS)
-    for name in sets:
-        table = data.load_table(name, data.data_folder(arguments.data))
-        if table is not None:
-            for seed in seeds:
-                run(name, table, cells, seed, steps)
+    for name in () if arguments.report else SETS:
+        rows = data.load_table(name, folder)
+        if rows is not None:
+            for seed in SEEDS:
+                run(name, rows, cells, seed)
             print(f"{name}: done", flush=True)
-    report(cells)
+    return table(cells).show()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,96 @@
+"""What the scripts share to tell of their cells: tables for the terminal and for docs/results.md, and quick forms.
+
+Every script has a function `section`, which gives its part of the page from its CSV alone; results_page.py puts them
+together. Words around numbers must stay true when the numbers change.
+"""
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from common import RESULTS, Cells, Spread, print_table, spread
+from remade import Remade, told
+
+# Distinguishable without colour vision (Okabe and Ito).
+COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+
+
+class Table(NamedTuple):
+    """A table to print or to put on the page."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def show(self) -> None:
+        print_table(self.title, self.header, self.rows)
+
+    def markdown(self) -> str:
+        lines = [self.header, ["---"] * len(self.header), *self.rows]
+        return f"{self.title}:\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def committed(name: str) -> Cells:
+    """The finished cells of a script."""
+    return Cells(RESULTS / f"{name}.csv")
+
+
+def hold(make: Callable[[Cells], list[Remade]]) -> None:
+    """Make cells again in a temporary file; exit with status 1 when a number is off."""
+    with tempfile.TemporaryDirectory() as folder:
+        if not told(make(Cells(Path(folder) / "again.csv"))):
+            sys.exit(1)
+
+
+def within_factor(cell: str, before: float, now: float, factor: float) -> Remade:
+    """Time or memory, or a ratio of them, made again: off when it has grown by more than the factor."""
+    return Remade(cell, before, now, max(before * (factor - 1), before - now))
+
+
+def values(rows: Iterable[dict[str, str]], column: str) -> list[float]:
+    """A column as numbers."""
+    return [float(row[column]) for row in rows]
+
+
+def differences(ours: list[dict[str, str]], theirs: list[dict[str, str]], column: str, pair_by: str = "seed") -> Spread:
+    """Ours minus theirs, seed by seed."""
+    before = {row[pair_by]: float(row[column]) for row in theirs}
+    return spread(float(row[column]) - before[row[pair_by]] for row in ours if row[pair_by] in before)
+
+
+def plain(value: Spread, digits: int = 4) -> str:
+    """Mean and standard deviation."""
+    return f"{value.mean:.{digits}f} ± {value.deviation:.{digits}f}"
+
+
+def signed(value: Spread, digits: int = 4) -> str:
+    """Difference and its standard error."""
+    return f"{value.mean:+.{digits}f} ± {value.error:.{digits}f}"
+
+
+def tally(found: Sequence[Spread], noise: float = 2.0) -> str:
+    """How many differences lie above and below 0 by more than `noise` standard errors."""
+    above = sum(one.mean > noise * one.error for one in found)
+    below = sum(one.mean < -noise * one.error for one in found)
+    return (
+        f"{above} of {len(found)} differences lie above 0 by more than {noise:g} standard errors, {below} below 0 by "
+        f"as much, {len(found) - above - below} are within"
+    )
+
+
+def made_by(name: str, cells: Cells, over: str | None = "seed") -> str:
+    """Command, machine, versions, seeds, and where the cells lie, from the cells themselves."""
+    first = cells.rows[0]
+    versions = ", ".join(f"{package} {first[package]}" for package in ("python", "torch", "aimfor"))
+    seeds = "" if over is None else f"; {over}s {', '.join(sorted({row[over] for row in cells.rows}, key=float))}"
+    return (
+        f"Made by `python benchmarks/{name}.py` on {first['machine']} ({versions}), one thread{seeds}. "
+        f"Cells: [{name}.csv](../benchmarks/results/{name}.csv)."
+    )
+
+
+def picture(name: str, text: str) -> str:
+    """The picture of a script, for the page."""
+    return f"![{text}](../benchmarks/results/{name}.png)"
