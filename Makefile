@@ -5,6 +5,7 @@
 #   make test     the tests, without those marked slow
 #   make slow     the tests marked slow
 #   make bench    time and memory of the loss beside log-loss: benchmarks/results/engine.csv and .png
+#   make benchmarks  some cells of every table in docs/results.md again, held to the committed ones; half an hour
 #   make lint     ruff: rules and format
 #   make types    pyright
 #   make clean    remove everything made here, the virtual environment too
@@ -14,10 +15,11 @@ VENV ?= .venv
 WORKERS ?= 2
 
 BIN := $(VENV)/bin
+RIVALS := $(VENV)-rivals
 # Two workers with one thread each are faster than one worker with two: most tensors in the tests are small.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: demo test slow bench lint types clean
+.PHONY: demo test slow bench benchmarks lint types clean
 .NOTPARALLEL: # two installs into one environment would collide
 
 demo: $(VENV)/.installed-demo
@@ -32,6 +34,9 @@ slow: $(VENV)/.installed-dev $(VENV)/.browser
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/engine.py
 
+benchmarks: $(VENV)/.installed-dev $(RIVALS)/.installed
+	$(BIN)/python benchmarks/again.py --rivals $(RIVALS)/bin/python
+
 lint: $(VENV)/.installed-dev
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
@@ -40,7 +45,7 @@ types: $(VENV)/.installed-dev
 	$(BIN)/python -m pyright --pythonpath $(BIN)/python
 
 clean:
-	rm -rf $(VENV) build dist demo src/*.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(RIVALS) build dist demo src/*.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.installed-demo: pyproject.toml constraints.txt $(VENV)/.made
@@ -51,6 +56,15 @@ $(VENV)/.installed-demo: pyproject.toml constraints.txt $(VENV)/.made
 $(VENV)/.installed-dev: pyproject.toml constraints.txt $(VENV)/.made
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all,dev]'
 	touch $(VENV)/.installed-demo $@
+
+# Rivals of the benchmarks, in an environment of their own. LibAUC and AP-Perf are installed without their requirements,
+# which would replace torch; benchmarks/requirements-rivals.txt has what they need of them.
+$(RIVALS)/.installed: benchmarks/requirements-rivals.txt constraints.txt
+	$(PYTHON) -m venv $(RIVALS)
+	$(RIVALS)/bin/python -m pip install --quiet -c constraints.txt torch==2.13.0 -r benchmarks/requirements-rivals.txt
+	$(RIVALS)/bin/python -m pip install --quiet --no-deps libauc==2.0.1 ap_perf==0.1.1
+	$(RIVALS)/bin/python -m pip install --quiet --no-deps -c constraints.txt .
+	touch $@
 
 # The tests of the page open it in Chromium. Where it is absent and cannot be installed, they are skipped with a reason.
 $(VENV)/.browser: $(VENV)/.made

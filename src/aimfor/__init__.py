@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from aimfor.aims import RecallAtPrecision as RecallAtPrecision
     from aimfor.aims import TPRAtFPR as TPRAtFPR
     from aimfor.batches import sparse_labels as sparse_labels
+    from aimfor.diagnostics import Diagnostics as Diagnostics
     from aimfor.engines import Engine as Engine
     from aimfor.engines import engine as engine
     from aimfor.estimators import Classifier as Classifier
-    from aimfor.losses import Diagnostics as Diagnostics
     from aimfor.losses import InfeasibleConstraintWarning as InfeasibleConstraintWarning
     from aimfor.losses import Loss as Loss
     from aimfor.losses import VacuousRangeWarning as VacuousRangeWarning
@@ -47,8 +47,9 @@ _MODULES = {
         "TPRAtFPR",
     ),
     "batches": ("sparse_labels",),
+    "diagnostics": ("Diagnostics",),
     "engines": ("Engine", "engine"),
-    "losses": ("Diagnostics", "InfeasibleConstraintWarning", "Loss", "VacuousRangeWarning"),
+    "losses": ("InfeasibleConstraintWarning", "Loss", "VacuousRangeWarning"),
     "metrics": ("UndefinedMetricError", "UndefinedMetricWarning"),
     "odds": ("log_odds",),
     "operating_points": ("OperatingPoint", "operating_point"),

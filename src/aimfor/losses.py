@@ -3,19 +3,20 @@
 import itertools
 import warnings
 import weakref
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from aimfor import bounds, checks, fused, native
+from aimfor import checks
 from aimfor.aim_parser import aim as parse_aim
 from aimfor.aims import NO_RATES, Aim, Anchors, Rates
-from aimfor.batches import Batch, known_priors, training_batch
-from aimfor.bounds import Counts, Sums, attach_gradient
+from aimfor.batches import known_priors, training_batch
+from aimfor.bounds import attach_gradient
+from aimfor.diagnostics import Diagnostics, diagnose
 from aimfor.distributed import sum_over_ranks, world_size
 from aimfor.engines import engine_for
-from aimfor.state import SMALLEST_DEVIATION, State, Step, difference
+from aimfor.runs import NativeRun, Options, TorchRun, reduced
+from aimfor.state import State, Step, difference
 from aimfor.surrogates import SURROGATES, Surrogate
 
 # Losses by number: an operation of a compiled graph takes tensors and numbers, no modules.
@@ -30,40 +31,6 @@ class InfeasibleConstraintWarning(UserWarning):
 
 class VacuousRangeWarning(UserWarning):
     """The range of an aim asks nothing of a label, such as a precision below its share of positives."""
-
-
-class Diagnostics(NamedTuple):
-    """How training for the aim goes: running numbers of recent batches, each `[K, L]` (priors `[L]`).
-
-    Attributes:
-        targets: precision, recall or rate asked for at the anchor; nan for F_beta.
-        thresholds: learned threshold; positive means score >= threshold.
-        multipliers: learned weight of the constraint.
-        surrogate_recall, surrogate_precision, surrogate_fpr: as the loss sees them; bounds on the exact ones
-            (recall and precision from below, fpr from above) of the same batches, with every surrogate but sigmoid.
-        recall, precision, fpr: exact, at the learned thresholds; of every fourth batch, and of every one where they
-            drive the multipliers.
-        violation: of the constraint that drives the multipliers, as the table of the aim writes it (docs/aims.md); at
-            or below 0 where it holds, and always for F_beta, which has a rule instead of a constraint to learn.
-        feasible: False where the constraint stays broken, without getting better, with its multiplier at its limit or
-            nothing predicted positive.
-        priors: share of positives that the aim is about.
-
-    Rates are nan for a label that has not taken part yet.
-    """
-
-    targets: Tensor
-    thresholds: Tensor
-    multipliers: Tensor
-    surrogate_recall: Tensor
-    surrogate_precision: Tensor
-    surrogate_fpr: Tensor
-    recall: Tensor
-    precision: Tensor
-    fpr: Tensor
-    violation: Tensor
-    feasible: Tensor
-    priors: Tensor
 
 
 class Loss(nn.Module):
@@ -193,7 +160,10 @@ class Loss(nn.Module):
             if scores.device != device:
                 raise ValueError(f"scores must be on the device of the loss, {device}, got {scores.device}")
             engine = engine_for(batch.scores)
-            run = _Native(self, batch, learning) if engine == "native" else _Torch(self, batch, engine)
+            if engine == "native":
+                run = NativeRun(self.state, self._options(), batch, learning)
+            else:
+                run = TorchRun(self.state, self._options(), batch, engine)
         except (TypeError, ValueError):
             if learning:  # the other ranks wait for this one's census
                 sum_over_ranks(self._sent_census(None))
@@ -209,25 +179,7 @@ class Loss(nn.Module):
         """Running numbers of the recent training batches; see `Diagnostics`."""
         state = self.state
         anchors = self.aim.anchors(state.priors, state.surrogate_rates)
-        seen = state.steps > 0
-        bounded, exact = (
-            [torch.where(seen, measure, torch.nan) for measure in _measures(rates, state.priors)]
-            for rates in (state.surrogate_rates, state.exact_rates)
-        )
-        return Diagnostics(
-            targets=anchors.target.expand_as(state.thresholds).clone(),
-            thresholds=state.thresholds.clone(),
-            multipliers=state.multipliers.clone(),
-            surrogate_recall=bounded[0],
-            surrogate_precision=bounded[1],
-            surrogate_fpr=bounded[2],
-            recall=exact[0],
-            precision=exact[1],
-            fpr=exact[2],
-            violation=torch.where(seen, anchors.violation(state.driving_rates(self._exact_drives())), torch.nan),
-            feasible=~state.stuck,
-            priors=state.priors.clone(),
-        )
+        return diagnose(state, anchors, self._exact_drives())
 
     @property
     def dual_rate(self) -> float:
@@ -269,7 +221,7 @@ class Loss(nn.Module):
             f"constraint={self.constraint!r}, multiclass={self.multiclass}"
         )
 
-    def _pass(self, run: "_Native | _Torch", learning: bool) -> tuple[Tensor, Tensor]:
+    def _pass(self, run: NativeRun | TorchRun, learning: bool) -> tuple[Tensor, Tensor]:
         """Value and gradient on this batch, and the step of the state."""
         state, census = self.state, run.census
         reduce = sum_over_ranks if learning else lambda tensor: tensor
@@ -282,7 +234,7 @@ class Loss(nn.Module):
             counted = run.observe_(census)
         priors = state.priors if counted is None or state.given_priors is not None else counted
         anchors = self.aim.anchors(priors, state.surrogate_rates if self.aim.follows_rates else NO_RATES)
-        if isinstance(run, _Native) and alone:
+        if isinstance(run, NativeRun) and alone:
             value, gradient = run.step(census, anchors)
         else:
             value, gradient = self._step(run, census, anchors, reduce, learning)
@@ -293,7 +245,7 @@ class Loss(nn.Module):
         return value, gradient
 
     @torch.no_grad()
-    def _step(self, run: "_Native | _Torch", census: Tensor, anchors: Anchors, reduce, learning: bool):
+    def _step(self, run: NativeRun | TorchRun, census: Tensor, anchors: Anchors, reduce, learning: bool):
         """The step in torch: costs from the state, the pass, and the state from its sums."""
         state = self.state
         active = state.taking_part & (census[0] > 0)
@@ -311,7 +263,7 @@ class Loss(nn.Module):
         u_cost, v_cost = u_cost * (share * u_unit), v_cost * (share * v_unit)
         counts_for = state.counts_for(active, self._exact_drives()) if learning else None
         counts = run.count(census, anchors, u_cost, v_cost, counts_for is not None and bool(counts_for.any()))
-        sums, squares = _reduced(reduce, counts)
+        sums, squares = reduced(reduce, counts)
 
         # In place from here on, and let go of early: what is `[K, L]` adds up beside the gradient.
         slope = difference(sums.negative_slope.mul_(v_cost), sums.positive_slope.mul_(u_cost))
@@ -338,16 +290,15 @@ class Loss(nn.Module):
         # Data-parallel training averages the gradients over ranks, and each rank holds only its rows of the sum.
         return value, counts.gradient * world_size() if world_size() > 1 else counts.gradient
 
-    @property
-    def _warming(self) -> Tensor:
-        return self.state.steps < self.warmup
+    def _options(self) -> Options:
+        return Options(self.surrogate, self.constraint == "exact", self.dual_rate, self.threshold_rate, self.warmup)
 
     def _exact_drives(self) -> bool | Tensor:
         """Where the exact rates drive the multipliers: on the convex rung of a ladder too, because the hinge may have
         no feasible point where the tight surrogate, for which it only prepares, has one."""
         if self.constraint == "exact" or self.surrogate.convex:
             return self.constraint == "exact"
-        return self._warming
+        return self.state.steps < self.warmup
 
     def _sent_census(self, census: Tensor | None) -> Tensor:
         """What is summed over ranks before the pass: `[3 L + 1]`, the last a count of ranks whose input was refused."""
@@ -453,95 +404,3 @@ _compiled_attach.register_autograd(
 def gradient_type(scores: Tensor) -> torch.dtype:
     """What the gradient is kept in: that of the scores, but float32 for float16, whose smallest number is too large."""
     return torch.float32 if scores.dtype == torch.float16 else scores.dtype
-
-
-class _Torch:
-    """One batch and the engine of torch that counts it."""
-
-    @torch.no_grad()
-    def __init__(self, loss: Loss, batch: Batch, engine: str):
-        self.loss = loss
-        self.engine = bounds if engine == "plain" else fused
-        self.batch = batch if engine == "plain" else fused.listed(batch)
-        self.census = self.engine.census(self.batch)
-
-    def observe_(self, census: Tensor) -> Tensor:
-        self.loss.state.observe_(census)
-        return self.loss.state.counted_priors
-
-    def count(
-        self, census: Tensor, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor, errors: bool
-    ) -> Counts:
-        """The pass on the rung of the ladder that each label has reached."""
-        state = self.loss.state
-
-        def on(surrogate: Surrogate) -> Counts:
-            sharpness = None
-            if surrogate.sharpness is not None:
-                sharpness = surrogate.sharpness / state.score_variance.sqrt().clamp(min=SMALLEST_DEVIATION)
-            return self.engine.count(
-                self.batch,
-                state.thresholds,
-                positive_cost,
-                negative_cost,
-                surrogate,
-                sharpness,
-                state.score_mean,
-                errors=errors,
-            )
-
-        surrogate, warming = self.loss.surrogate, self.loss._warming
-        if surrogate.convex or not bool(warming.any()):
-            return on(surrogate)
-        hinge = on(SURROGATES["hinge"])
-        if bool(warming.all()):
-            return hinge
-        tight = on(surrogate)
-        sums = Sums(*(torch.where(warming, *pair) for pair in zip(hinge.sums, tight.sums, strict=True)))
-        return Counts(sums, tight.squares, torch.where(warming, hinge.gradient, tight.gradient))
-
-
-class _Native:
-    """One batch and the C++ engine, which knows the whole step."""
-
-    def __init__(self, loss: Loss, batch: Batch, learning: bool):
-        state = loss.state
-        self.prepared = native.Prepared(batch, state)
-        self.census = self.prepared.census()
-        self.rules = native.rules(
-            loss.surrogate.name,
-            loss.dual_rate,
-            loss.threshold_rate,
-            loss.warmup,
-            loss.constraint == "exact",
-            learning,
-            state.looks_at(state.batches + 1) if learning else 0,
-            state.counts_at(state.batches + 1) if learning else 0,
-        )
-
-    def observe_(self, census: Tensor) -> Tensor:
-        return self.prepared.observe_(census, self.rules)
-
-    def step(self, census: Tensor, anchors: Anchors) -> tuple[Tensor, Tensor]:
-        return self.prepared.step(census, anchors, self.rules)
-
-    def count(
-        self, census: Tensor, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor, errors: bool
-    ) -> Counts:
-        return self.prepared.count(census, anchors, self.rules)
-
-
-def _reduced(reduce, counts: Counts) -> tuple[Sums, Tensor]:
-    """The sums of a pass over all ranks, in one message."""
-    if world_size() == 1:
-        return counts.sums, counts.squares
-    together = reduce(torch.cat([*counts.sums, counts.squares.unsqueeze(0)]))
-    return Sums(*together[:-1].unflatten(0, (len(counts.sums), -1))), together[-1]
-
-
-def _measures(rates: Rates, priors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Recall, precision and false-positive rate; precision 0 where nothing is found."""
-    tiny = torch.finfo(rates.u.dtype).tiny
-    found = rates.recall.clamp(min=0)
-    false = rates.v * (1 - priors) / priors
-    return found / rates.p.clamp(min=tiny), found / (found + false).clamp(min=tiny), rates.v.clone()

@@ -1,0 +1,108 @@
+"""Count, one batch of a loss: by an engine of torch, or by the C++ engine, which knows the whole step."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from aimfor import bounds, fused, native
+from aimfor.aims import Anchors
+from aimfor.batches import Batch
+from aimfor.bounds import Counts, Sums
+from aimfor.distributed import world_size
+from aimfor.state import SMALLEST_DEVIATION, State
+from aimfor.surrogates import SURROGATES, Surrogate
+
+
+class Options(NamedTuple):
+    """What a loss was told: its surrogate, whether exact rates drive its multipliers, and its rates."""
+
+    surrogate: Surrogate
+    exact: bool
+    dual_rate: float
+    threshold_rate: float
+    warmup: int
+
+
+class TorchRun:
+    """One batch and the engine of torch that counts it."""
+
+    @torch.no_grad()
+    def __init__(self, state: State, options: Options, batch: Batch, engine: str):
+        self.state, self.options = state, options
+        self.engine = bounds if engine == "plain" else fused
+        self.batch = batch if engine == "plain" else fused.listed(batch)
+        self.census = self.engine.census(self.batch)
+
+    def observe_(self, census: Tensor) -> Tensor:
+        self.state.observe_(census)
+        return self.state.counted_priors
+
+    def count(
+        self, census: Tensor, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor, errors: bool
+    ) -> Counts:
+        """The pass on the rung of the ladder that each label has reached."""
+        state = self.state
+
+        def on(surrogate: Surrogate) -> Counts:
+            sharpness = None
+            if surrogate.sharpness is not None:
+                sharpness = surrogate.sharpness / state.score_variance.sqrt().clamp(min=SMALLEST_DEVIATION)
+            return self.engine.count(
+                self.batch,
+                state.thresholds,
+                positive_cost,
+                negative_cost,
+                surrogate,
+                sharpness,
+                state.score_mean,
+                errors=errors,
+            )
+
+        surrogate, warming = self.options.surrogate, state.steps < self.options.warmup
+        if surrogate.convex or not bool(warming.any()):
+            return on(surrogate)
+        hinge = on(SURROGATES["hinge"])
+        if bool(warming.all()):
+            return hinge
+        tight = on(surrogate)
+        sums = Sums(*(torch.where(warming, *pair) for pair in zip(hinge.sums, tight.sums, strict=True)))
+        return Counts(sums, tight.squares, torch.where(warming, hinge.gradient, tight.gradient))
+
+
+class NativeRun:
+    """One batch and the C++ engine, which knows the whole step."""
+
+    def __init__(self, state: State, options: Options, batch: Batch, learning: bool):
+        self.prepared = native.Prepared(batch, state)
+        self.census = self.prepared.census()
+        self.rules = native.rules(
+            options.surrogate.name,
+            options.dual_rate,
+            options.threshold_rate,
+            options.warmup,
+            options.exact,
+            learning,
+            state.looks_at(state.batches + 1) if learning else 0,
+            state.counts_at(state.batches + 1) if learning else 0,
+        )
+
+    def observe_(self, census: Tensor) -> Tensor:
+        return self.prepared.observe_(census, self.rules)
+
+    def step(self, census: Tensor, anchors: Anchors) -> tuple[Tensor, Tensor]:
+        return self.prepared.step(census, anchors, self.rules)
+
+    def count(
+        self, census: Tensor, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor, errors: bool
+    ) -> Counts:
+        return self.prepared.count(census, anchors, self.rules)
+
+
+def reduced(reduce: Callable[[Tensor], Tensor], counts: Counts) -> tuple[Sums, Tensor]:
+    """The sums of a pass over all ranks, in one message."""
+    if world_size() == 1:
+        return counts.sums, counts.squares
+    together = reduce(torch.cat([*counts.sums, counts.squares.unsqueeze(0)]))
+    return Sums(*together[:-1].unflatten(0, (len(counts.sums), -1))), together[-1]
