@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
 import aimfor
-from aimfor.estimators import NoValidationWarning
+from aimfor.parts import NoValidationWarning
 
 QUICK = {"steps": 40, "batch_size": 64, "random_state": 0}
 RANDOM_BATCHES = "batches are drawn at random, as in scikit-learn's SGDClassifier"
@@ -47,7 +47,7 @@ def expected_failures(estimator):
     ],
     expected_failed_checks=expected_failures,
 )
-@pytest.mark.filterwarnings("ignore::aimfor.estimators.NoValidationWarning")
+@pytest.mark.filterwarnings("ignore::aimfor.parts.NoValidationWarning")
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 

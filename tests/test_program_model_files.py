@@ -82,7 +82,7 @@ def same(one, other, rows):
     assert np.array_equal(one.threshold_, other.threshold_, equal_nan=one.threshold_ is not None)
     assert type(one.threshold_) is type(other.threshold_)
     assert one.history_ == other.history_
-    if one._multiclass or one.threshold_ is not None:
+    if one.targets_.multiclass or one.threshold_ is not None:
         mine, its = one.predict(rows), other.predict(rows)
         assert mine.dtype.kind == its.dtype.kind
         assert np.array_equal(mine, its)

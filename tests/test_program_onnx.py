@@ -39,7 +39,7 @@ def check(path, inputs, classifier, features):
     np.testing.assert_allclose(outputs["score"], raw, rtol=1e-6, atol=1e-6)
     assert np.mean(outputs["score"] != raw) < 0.01
     decided = classifier.predict(features)
-    if classifier._one_label or classifier._multiclass:
+    if classifier.targets_.one_label or classifier.targets_.multiclass:
         np.testing.assert_array_equal(classifier.classes_[outputs["decision"][:, 0]], decided)
     else:
         np.testing.assert_array_equal(outputs["decision"], decided)

@@ -6,16 +6,15 @@ import math
 import warnings
 from collections.abc import Callable
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import nn
 
@@ -24,36 +23,21 @@ from aimfor.aim_parser import aim as parse_aim
 from aimfor.aims import Aim
 from aimfor.calibration import calibration
 from aimfor.candidates import Contest, compete, one_hot
-from aimfor.heads import Heads, Layers, Modules, Rows, Scaling, held_back, module_maker, one_thread
+from aimfor.heads import Heads, Layers, Modules, Rows, Scaling, module_maker, one_thread
 from aimfor.losses import InfeasibleConstraintWarning
 from aimfor.objectives import Data, Objectives, Recipe
 from aimfor.operating_points import operating_point
+from aimfor.parts import Part, divided
 from aimfor.progress import Progress
 from aimfor.scorers import exact_metric
 from aimfor.solvers import solve_by_lp, solve_by_search
 from aimfor.stored_rows import StoredRows
 from aimfor.supervision import Supervision
 from aimfor.surrogates import SURROGATES
+from aimfor.targets import targets_of
 from aimfor.training import Budget, Candidate, ranked, train_one
 
 SOLVERS = ("sgd", "lp", "search")
-
-
-class NoValidationWarning(UserWarning):
-    """The rows are too few to hold some back, so every choice was made on the rows that were trained on."""
-
-
-class Part(NamedTuple):
-    """Some rows of a table: labels and weights of these rows, and which they are (None for all)."""
-
-    X: Any
-    labels: np.ndarray
-    weights: np.ndarray | None
-    index: np.ndarray | None = None
-
-    def taken(self) -> tuple[Any, np.ndarray, np.ndarray | None]:
-        """The rows by themselves."""
-        return self.X if self.index is None else self.X[self.index], self.labels, self.weights
 
 
 class Classifier(ClassifierMixin, BaseEstimator):
@@ -186,7 +170,9 @@ class Classifier(ClassifierMixin, BaseEstimator):
             held_out = self._check_validation(*validation_data)
             fitted, source = Part(X, labels, weights), "the given validation rows"
         else:
-            fitted, held_out, source = self._split(X, labels, weights, seed)
+            exclusive = self.targets_.one_label or self.targets_.multiclass
+            by_class = labels[:, 0] if exclusive else None
+            fitted, held_out, source = divided(Part(X, labels, weights), self.validation_fraction, by_class, seed)
         self.scaling_ = Scaling.of(X, fitted.index, fitted.weights)
         if self.solver == "sgd":
             with one_thread(isinstance(self.model, str)):
@@ -195,7 +181,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
                     aim,
                     self._data(fitted),
                     self._data(held_out),
-                    multiclass=self._multiclass,
+                    multiclass=self.targets_.multiclass,
                     linear=self.model == "linear",
                     single=self._single_recipe(aim),
                     restarts=self.restarts,
@@ -239,7 +225,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
             self.scaling_ = Scaling.of(X, None, weights)
             recipe = self._single_recipe(aim) or Recipe(aim, "hinge", decay=self._decays()[0])
             self.model_ = self._make_heads(1, seed)
-            objectives = Objectives([recipe], self.model_.num_labels, self._data(part), self._multiclass)
+            objectives = Objectives([recipe], self.model_.num_labels, self._data(part), self.targets_.multiclass)
             optimiser = torch.optim.Adam(self.model_.parameters(), lr=self.learning_rate)
             self.running_ = recipe, objectives, optimiser
             self.history_ = []
@@ -258,10 +244,10 @@ class Classifier(ClassifierMixin, BaseEstimator):
             `[n]` for one label, `[n, L]` for several; for classes their log-odds `[n, C]`.
         """
         raw = self.raw_scores(X)
-        if self._multiclass:
+        if self.targets_.multiclass:
             return raw
         against = _against(raw, np.nan_to_num(np.asarray(self.threshold_, dtype=np.float64), nan=0.0))
-        return against[:, 0] if self._one_label else against
+        return against[:, 0] if self.targets_.one_label else against
 
     def raw_scores(self, X: Any) -> np.ndarray:
         """Scores as `threshold_` and the operating point know them, `[n, L]`; for classes their log-odds `[n, C]`.
@@ -285,14 +271,14 @@ class Classifier(ClassifierMixin, BaseEstimator):
             ValueError: where no threshold qualified; `decision_function` still ranks.
         """
         raw = self.raw_scores(X)
-        if self._multiclass:
+        if self.targets_.multiclass:
             return self.classes_[raw.argmax(1)]
         points = self.operating_point_ if isinstance(self.operating_point_, tuple) else (self.operating_point_,)
         decided = np.zeros(raw.shape, dtype=np.int64)
         for label, point in enumerate(points):
-            if self._one_label or point.num_positives > 0:  # a label that was never positive is never predicted
+            if self.targets_.one_label or point.num_positives > 0:  # a label that was never positive is never predicted
                 decided[:, label] = point.predict(raw[:, label])
-        return decided if not self._one_label else self.classes_[decided[:, 0]]
+        return decided if not self.targets_.one_label else self.classes_[decided[:, 0]]
 
     @available_if(lambda self: bool(self.calibrate))
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -306,10 +292,10 @@ class Classifier(ClassifierMixin, BaseEstimator):
         """
         raw = self.raw_scores(X)
         chances = np.stack([curve(raw[:, label]) for label, curve in enumerate(self.calibration_)], axis=1)
-        if self._multiclass:
+        if self.targets_.multiclass:
             total = chances.sum(1, keepdims=True)
             return np.where(total > 0, chances / np.where(total > 0, total, 1), 1 / chances.shape[1])
-        return np.hstack([1 - chances, chances]) if self._one_label else chances
+        return np.hstack([1 - chances, chances]) if self.targets_.one_label else chances
 
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """The aim's exact metric, a mean over labels or classes; negated where less is better (fpr@tpr).
@@ -320,9 +306,15 @@ class Classifier(ClassifierMixin, BaseEstimator):
             sample_weight: `[n]`.
         """
         raw = self.raw_scores(X)
-        labels = one_hot(self._encode(y), len(self.classes_)) if self._multiclass else self._encode(y)
+        labels = self.targets_.encode(y)
+        labels = one_hot(labels, len(self.classes_)) if self.targets_.multiclass else labels
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, raw)
         return exact_metric(parse_aim(self.aim), labels, raw, weights)
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Labels in sorted order."""
+        return self.targets_.classes
 
     @property
     def coef_(self) -> np.ndarray:
@@ -411,8 +403,11 @@ class Classifier(ClassifierMixin, BaseEstimator):
             y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         if first:
-            self._learn_classes(y if classes is None else np.asarray(classes), y)
-        labels = self._encode(y)
+            self.targets_ = targets_of(y, y if classes is None else np.asarray(classes))
+            if self.targets_.multiclass and self.solver != "sgd":
+                kind = "The type of the target is multiclass."
+                raise ValueError(f"Only binary classification is supported with solver {self.solver!r}. {kind}")
+        labels = self.targets_.encode(y)
         weights = None
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -420,7 +415,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
             checks.rule(bool(kept.any()), "sample_weight", "must have an entry above 0", "none")
             if not kept.all():
                 X, labels, weights = X[kept], labels[kept], weights[kept]
-        if not partial and self._one_label and len(np.unique(labels)) < 2:
+        if not partial and self.targets_.one_label and len(np.unique(labels)) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs rows of at least 2 classes, got one class only: "
                 f"{self.classes_[int(labels[0, 0])]!r}"
@@ -434,78 +429,15 @@ class Classifier(ClassifierMixin, BaseEstimator):
             return X
         return validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
 
-    def _learn_classes(self, classes: np.ndarray, y: np.ndarray) -> None:
-        kind = type_of_target(y, input_name="y", raise_unknown=True)
-        if kind == "multilabel-indicator":
-            self._multiclass, self._one_label = False, False
-            self.classes_ = np.arange(y.shape[1])
-            return
-        if y.ndim != 1 or kind not in ("binary", "multiclass"):
-            raise ValueError(f"Unknown label type: y must hold classes [n] or 0/1 [n, L], got {kind}")
-        self.classes_ = np.unique(classes)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs rows of at least 2 classes, got one class only: {self.classes_[0]!r}"
-            )
-        self._multiclass, self._one_label = len(self.classes_) > 2, len(self.classes_) == 2
-        if self._multiclass and self.solver != "sgd":
-            raise ValueError(
-                f"Only binary classification is supported with solver {self.solver!r}. "
-                f"The type of the target is {kind}."
-            )
-
-    def _encode(self, y: Any) -> np.ndarray:
-        """Labels `[n, L]` of 0/1; classes as `[n, 1]` of their indices."""
-        y = y.toarray() if sparse.issparse(y) else np.asarray(y)
-        if not self._one_label and not self._multiclass:
-            if y.ndim != 2 or y.shape[1] != len(self.classes_):
-                raise ValueError(f"y must have shape [n, {len(self.classes_)}], got {y.shape}")
-            return y.astype(np.uint8)
-        if y.ndim == 2 and y.shape[1] == 1:
-            y = y[:, 0]
-        # Small numbers, as the rows may be many: one byte a row for two classes.
-        index = np.zeros(len(y), dtype=np.uint8 if self._one_label else np.int64)
-        known = np.zeros(len(y), dtype=bool)
-        for number, name in enumerate(self.classes_):
-            same = y == name
-            known |= same
-            index[same] = number
-        if not known.all():
-            raise ValueError(f"y must hold classes seen in fit, {list(self.classes_)}, got {y[~known][0]!r}")
-        return index[:, None]
-
     def _check_validation(self, X: Any, y: Any, sample_weight: Any = None) -> Part:
         X = self._check_features(X)
-        labels = self._encode(y)
+        labels = self.targets_.encode(y)
         checks.rule(len(labels) == X.shape[0], "validation_data", f"must have {X.shape[0]} labels", len(labels))
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         return Part(X, labels, weights)
 
-    def _split(self, X: Any, labels: np.ndarray, weights: np.ndarray | None, seed: int) -> tuple[Part, Part, str]:
-        """Training and validation rows, stratified; the same rows twice where none can be held back."""
-        whole = Part(X, labels, weights)
-        if self.validation_fraction == 0:
-            return whole, whole, "the training rows"
-        by_class = labels[:, 0] if self._one_label or self._multiclass else None
-        held = round(self.validation_fraction * len(labels))
-        enough = held >= 1 and len(labels) - held >= 1
-        if by_class is not None:
-            kinds, counts = np.unique(by_class, return_counts=True)
-            enough = counts.min() >= 2 and held >= len(kinds) and len(labels) - held >= len(kinds)
-        if not enough:
-            warnings.warn(
-                f"{len(labels)} rows are too few to hold some back: every choice is made on the training rows",
-                NoValidationWarning,
-                stacklevel=3,
-            )
-            return whole, whole, "the training rows"
-        parts = []
-        for rows in held_back(np.zeros(len(labels)) if by_class is None else by_class, held, seed):
-            parts.append(Part(X, labels[rows], None if weights is None else weights[rows], rows))
-        return parts[0], parts[1], "the validation rows"
-
     def _data(self, part: Part) -> Data:
-        own = part.labels[:, 0] if self._multiclass else part.labels
+        own = part.labels[:, 0] if self.targets_.multiclass else part.labels
         # Only their proportions matter, and single precision must hold them.
         weights = None if part.weights is None else part.weights / part.weights.max()
         weights = None if weights is None else torch.from_numpy((weights / weights.mean()).astype(np.float32))
@@ -514,7 +446,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
     # What comes out.
 
     def _make_heads(self, num_heads: int, seed: int) -> Heads:
-        outputs = len(self.classes_) if self._multiclass or not self._one_label else 1
+        outputs = self.targets_.num_outputs
         generator = torch.Generator().manual_seed(seed)
         if isinstance(self.model, str):
             sizes = tuple(self.hidden_layer_sizes) if self.model == "mlp" else ()
@@ -533,7 +465,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
     def _solve(self, aim: Aim, fitted: Part) -> None:
         """The optimum of the relaxed problem, as a model that scales like the others."""
         X, labels, weights = fitted.taken()
-        checks.rule(self._one_label, "y", f"must have one label for solver {self.solver!r}", len(self.classes_))
+        checks.rule(self.targets_.one_label, "y", f"must have one label for solver {self.solver!r}", len(self.classes_))
         if self.solver == "lp":
             checks.choice("surrogate", self.surrogate, ("auto", "hinge"))
             solution = solve_by_lp(X, labels[:, 0], weights, aim)
@@ -560,16 +492,16 @@ class Classifier(ClassifierMixin, BaseEstimator):
     def _decide(self, aim: Aim, held_out: Part, source: str, whole: Part) -> None:
         labels, weights = held_out.labels, held_out.weights
         raw = self._raw_of(held_out.X, held_out.index)
-        if self._multiclass:
+        if self.targets_.multiclass:
             labels = one_hot(labels, len(self.classes_))
         options = {"confidence": self.confidence, "sample_weight": weights, "source": source}
-        if self._one_label:
+        if self.targets_.one_label:
             self.operating_point_ = operating_point(labels[:, 0], raw[:, 0], aim, **options)
             self.threshold_ = self.operating_point_.threshold
         else:
             points = operating_point(labels, raw, aim, **options)
             rare = (labels.min(0) == labels.max(0)) & (whole.labels.min(0) < whole.labels.max(0))
-            if not self._multiclass and rare.any():
+            if not self.targets_.multiclass and rare.any():
                 # A label without both classes among the rows held back: its threshold is one of all rows.
                 everywhere = {
                     **options,
@@ -594,7 +526,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         exact = isinstance(self.model_, Layers)
         model = self.model_.double() if exact else self.model_
         scores = model.scores(Rows(X, self.scaling_, self.device, torch.float64 if exact else torch.float32, index))
-        return ranked(scores, self._multiclass)[:, 0].float().double().numpy()
+        return ranked(scores, self.targets_.multiclass)[:, 0].float().double().numpy()
 
     def _folded(self) -> tuple[np.ndarray, np.ndarray]:
         if self.model != "linear":

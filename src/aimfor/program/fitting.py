@@ -154,7 +154,8 @@ def train(classifier: Classifier, dataset: Dataset, supervision: Supervision) ->
     contest = classifier.fit_supervised(*dataset.train, held_out, supervision)
     if len(dataset.label_names) == 1:
         # Rows came as 0 and 1, a byte each; their names are these.
-        classifier.classes_ = np.asarray(_as_values(dataset.classes))
+        classes = np.asarray(_as_values(dataset.classes))
+        classifier.targets_ = dataclasses.replace(classifier.targets_, classes=classes)
     return Fitted(classifier, contest, dataset)
 
 

@@ -28,6 +28,7 @@ from aimfor.checks import rule
 from aimfor.estimators import Classifier
 from aimfor.heads import Layers, Scaling
 from aimfor.operating_points import OperatingPoint
+from aimfor.targets import Targets
 
 FORMAT, FORMAT_VERSION = "aimfor model", 1
 NONE = type(None)
@@ -127,7 +128,7 @@ def facts_of(
             "hidden_sizes": classifier.hidden_layer_sizes if classifier.model == "mlp" else [],
             "num_features": classifier.n_features_in_,
             "num_labels": classifier.model_.num_labels,
-            "multiclass": classifier._multiclass,
+            "multiclass": classifier.targets_.multiclass,
             "centred": classifier.scaling_.mean is not None,
         },
         "classes": {
@@ -232,9 +233,9 @@ def restore(facts: dict[str, Any], tensors: dict[str, Tensor]) -> LoadedModel:
     architecture = facts["architecture"]
     num_labels, num_features = architecture["num_labels"], architecture["num_features"]
     classifier = _unfitted(facts)
-    classifier._multiclass, classifier._one_label = architecture["multiclass"], num_labels == 1
     classifier.n_features_in_ = num_features
-    classifier.classes_ = _classes(facts["classes"], num_labels, architecture["multiclass"])
+    classes = _classes(facts["classes"], num_labels, architecture["multiclass"])
+    classifier.targets_ = Targets(classes, one_label=num_labels == 1, multiclass=architecture["multiclass"])
     if facts["feature_names"] is not None:
         names = _texts("feature_names", facts["feature_names"])
         rule(len(names) == num_features, "feature_names", f"must be {num_features}", len(names))
@@ -373,8 +374,8 @@ def _set_points(classifier: Classifier, given: list[Any], thresholds: np.ndarray
     found = np.array([math.nan if point.threshold is None else point.threshold for point in points])
     same = np.array_equal(found, thresholds, equal_nan=True)
     rule(same, "tensor thresholds", "must have the thresholds of the operating points", "others")
-    classifier.operating_point_ = points[0] if classifier._one_label else points
-    classifier.threshold_ = points[0].threshold if classifier._one_label else found
+    classifier.operating_point_ = points[0] if classifier.targets_.one_label else points
+    classifier.threshold_ = points[0].threshold if classifier.targets_.one_label else found
 
 
 def _curve(given: Any) -> Curve:

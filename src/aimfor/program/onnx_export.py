@@ -165,12 +165,12 @@ def _score(graph: _Graph, classifier: Classifier, features: str) -> None:
         weight, offset = (tensors[f"{name}.{layer}"].double().cpu().numpy() for name in ("weights", "offsets"))
         hidden = graph("Add", graph("MatMul", hidden, graph.constant(weight)), graph.constant(offset))
         hidden = graph("Relu", hidden) if layer < num_layers - 1 else hidden
-    if classifier._multiclass:
+    if classifier.targets_.multiclass:
         hidden = _log_odds(graph, hidden, len(classifier.classes_))
     # As the classifier does: in double, then rounded to float.
     score = graph("Cast", hidden, name=SCORE, to=TensorProto.FLOAT)
     graph.output(SCORE, TensorProto.FLOAT, classifier.model_.num_labels)
-    if classifier._multiclass:
+    if classifier.targets_.multiclass:
         graph("ArgMax", score, name=DECISION, axis=1, keepdims=1)
         graph.output(DECISION, TensorProto.INT64, 1)
         return
@@ -185,7 +185,7 @@ def _score(graph: _Graph, classifier: Classifier, features: str) -> None:
 def _thresholds(classifier: Classifier) -> list[float] | None:
     """One per label, infinite for a label that was never positive; None where `predict` would refuse."""
     points: Any = classifier.operating_point_
-    if classifier._one_label:
+    if classifier.targets_.one_label:
         return None if points.threshold is None else [points.threshold]
     thresholds = [np.inf if point.num_positives == 0 else point.threshold for point in points]
     return None if None in thresholds else thresholds

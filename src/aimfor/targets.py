@@ -1,0 +1,61 @@
+"""Serve, labels: what y holds, and the same in numbers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.multiclass import type_of_target
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What the labels of a table are.
+
+    Attributes:
+        classes: in sorted order; of two, the second is the positive one. For several labels, 0..L-1.
+        one_label: two classes.
+        multiclass: more than two, of which each row has one.
+    """
+
+    classes: np.ndarray
+    one_label: bool
+    multiclass: bool
+
+    @property
+    def num_outputs(self) -> int:
+        """Scores of a row."""
+        return 1 if self.one_label else len(self.classes)
+
+    def encode(self, y: Any) -> np.ndarray:
+        """Labels `[n, L]` of 0/1; classes as `[n, 1]` of their indices."""
+        y = y.toarray() if sparse.issparse(y) else np.asarray(y)
+        if not self.one_label and not self.multiclass:
+            if y.ndim != 2 or y.shape[1] != len(self.classes):
+                raise ValueError(f"y must have shape [n, {len(self.classes)}], got {y.shape}")
+            return y.astype(np.uint8)
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = y[:, 0]
+        # Small numbers, as the rows may be many: one byte a row for two classes.
+        index = np.zeros(len(y), dtype=np.uint8 if self.one_label else np.int64)
+        known = np.zeros(len(y), dtype=bool)
+        for number, name in enumerate(self.classes):
+            same = y == name
+            known |= same
+            index[same] = number
+        if not known.all():
+            raise ValueError(f"y must hold classes seen in fit, {list(self.classes)}, got {y[~known][0]!r}")
+        return index[:, None]
+
+
+def targets_of(y: np.ndarray, classes: np.ndarray) -> Targets:
+    """What `y` holds; `classes` are all that will ever come, in any order."""
+    kind = type_of_target(y, input_name="y", raise_unknown=True)
+    if kind == "multilabel-indicator":
+        return Targets(np.arange(y.shape[1]), one_label=False, multiclass=False)
+    if y.ndim != 1 or kind not in ("binary", "multiclass"):
+        raise ValueError(f"Unknown label type: y must hold classes [n] or 0/1 [n, L], got {kind}")
+    known = np.unique(classes)
+    if len(known) < 2:
+        raise ValueError(f"Classifier needs rows of at least 2 classes, got one class only: {known[0]!r}")
+    return Targets(known, one_label=len(known) == 2, multiclass=len(known) > 2)
