@@ -1,0 +1,450 @@
+"""Many labels: further steps of AUCPR from log-loss weights against as many of log-loss, and the cost at 20,000 labels.
+
+    python benchmarks/many_labels.py            # resumes from results/many_labels*.csv; about 20 minutes of one core
+    python benchmarks/many_labels.py --quick    # one split of corel5k and the costs again, held to the committed cells
+    python benchmarks/many_labels.py --report   # the tables and results/many_labels.png
+
+The paper's protocol for JFT: a model trained by log-loss goes on with AUCPR, and the baseline goes on with log-loss for
+as long. Here a linear model on the largest multi-label sets. On each of three splits (30 % of the rows measure, a fifth
+of the others chooses) log-loss is trained with every setting of a grid; the head with the best mean average precision
+on validation rows is the start of all that follows. Every loss then takes the same number of steps from it with every
+setting of a second grid, and is chosen and measured in the same way. All labels with a positive in each part count.
+Rare labels are the third with the fewest positives among the training rows. Of rcv1sub1 the 4,000 features that most
+training rows have are kept, because the weights are dense.
+
+Costs are of a generated batch of 128 rows and 20,000 labels, ten of them positive in each row. A whole step is a linear
+layer from 512 features, the loss, gradients and SGD; the methods take turns. The loss alone, and the memory of its step
+in a fresh process, are measured as in engine.py, there with one label in a hundred positive. Where labels come sparse,
+log-loss first has to make them dense.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import aimfor
+import data
+import engine
+import paper_common as paper
+import suite_data
+from common import RESULTS, Cells, Heads, Setting, Spread, spread
+from remade import Remade, compare
+from suite_baselines import scaled
+
+NAME, COSTS = "many_labels", "many_labels_cost"
+SETS = ("corel5k", "bibtex", "rcv1sub1", "delicious")
+SPLITS = (1, 2, 3)
+START, BASELINE = "log-loss, the start", "log-loss, further steps"
+METHODS = {
+    BASELINE: paper.log_loss,
+    "aucpr, further steps": paper.aimed("aucpr"),
+    "aucpr, smooth hinge, further steps": paper.aimed("aucpr", surrogate="smooth_hinge"),
+}
+STEPS, BATCH_SIZE = 800, 128
+# These sets overfit: weaker decays and lower rates did worse on validation rows of another split of corel5k. Further
+# steps need rates so low that a start which cannot be bettered is at least kept.
+FIRST_GRID = [Setting(*pair) for pair in product((0.03, 0.1), (0.3, 1.0, 3.0))]
+NEXT_GRID = [Setting(*pair) for pair in product((3e-4, 3e-3, 3e-2), (0.3, 3.0))]
+MAX_FEATURES = 4_000
+THIRDS = ("rare", "middle", "frequent")
+QUICK = [("corel5k", 1)]
+MEASURES = ("ap", *(f"ap_{third}" for third in THIRDS))
+
+COST_ROWS, COST_LABELS, COST_FEATURES, COST_POSITIVES, COST_TURNS = 128, 20_000, 512, 10, 15
+COST_FACTOR = 1.5  # of a ratio to log-loss; the machine is shared
+LABEL_KINDS = ("dense", "sparse")
+
+Step = Callable[[], None]
+
+
+class Scored(NamedTuple):
+    """The best of a grid on validation rows: its setting, its weights as one head, and its average precisions."""
+
+    setting: Setting
+    head: Heads
+    validation: float
+    by_label: np.ndarray
+
+
+# Further steps.
+
+
+def load(name: str, folder: Path) -> suite_data.Rows | None:
+    """A set with all of its labels; None, after a printed line, when its file is absent."""
+    path = folder / "multilabel" / f"{name}.npz"
+    if not path.is_file():
+        print(f"skipped {name}: no {path} (set --data or AIMFOR_DATA; see benchmarks/suite_data.py)")
+        return None
+    with np.load(path) as z:
+        present = np.ones(len(z["X_indices"])) if z["X_binary"] else z["X_data"].astype(np.float64)
+        X = sparse.csr_matrix((present, z["X_indices"], z["X_indptr"]), shape=z["X_shape"])
+        Y = sparse.csr_matrix((np.ones(len(z["Y_indices"]), np.int64), z["Y_indices"], z["Y_indptr"]), z["Y_shape"])
+        shape = tuple(z["X_shape"])
+    return suite_data.Rows(X, np.empty((shape[0], 0), str), Y.toarray())
+
+
+def split_of(rows: suite_data.Rows, seed: int) -> paper.Split:
+    """Rows that train, choose and measure, dense, with the labels that can be measured on all of them."""
+    parts = suite_data.split(rows, seed)
+    labels = np.all([part.labels.any(0) & ~part.labels.all(0) for part in parts], axis=0)
+    used = np.bincount(sparse.csr_matrix(parts[0].numbers).indices)
+    kept = np.sort(np.argsort(-used, kind="stable")[:MAX_FEATURES])
+    features = [sparse.csr_matrix(X) for X in scaled(*(part.numbers[:, kept] for part in parts))]
+    return paper.Split(
+        *(
+            paper.Part(torch.from_numpy(X.toarray()).float(), torch.from_numpy(part.labels[:, labels]).float())
+            for X, part in zip(features, parts, strict=True)
+        )
+    )
+
+
+def run(cells: Cells, arguments: argparse.Namespace, wanted: list[tuple[str, int]]) -> None:
+    """Every wanted set and split that is not finished."""
+    for name, seed in wanted:
+        if len(cells.find(set=name, split=seed)) == 1 + len(METHODS):
+            continue
+        rows = load(name, data.data_folder(arguments.data))
+        if rows is None:
+            continue
+        cells.drop(set=name, split=seed)
+        split = split_of(rows, seed)
+        start = best_of(split, paper.log_loss, FIRST_GRID, paper.zeros(split.train, 1), seed)
+        add(cells, name, seed, START, split, start)
+        for method, make in METHODS.items():
+            add(cells, name, seed, method, split, best_of(split, make, NEXT_GRID, start.head, seed + 1000))
+        print(f"{name}, split {seed}: done", flush=True)
+
+
+def best_of(split: paper.Split, make: paper.MakeLoss, grid: list[Setting], start: Heads, seed: int) -> Scored:
+    """Train every setting from the same start; the one with the best mean average precision on validation rows."""
+    each = len(grid)
+    loss = make(each, split.train.Y.shape[1])
+    begin = Heads(start.weight.expand(-1, each, -1), start.bias.expand(each, -1))
+    training = paper.Training(begin, loss, grid, STEPS)
+    with warnings.catch_warnings():
+        # Rare labels often cannot meet any anchor; what that costs is what is measured.
+        warnings.simplefilter("ignore", aimfor.InfeasibleConstraintWarning)
+        for rows in paper.draws(len(split.train.X), BATCH_SIZE, STEPS, seed):
+            training.step_(split.train.X[rows], split.train.Y[rows])
+    scores = training.scores(split.choose.X)
+    on_validation = [average_precisions(split.choose.Y, scores[:, place]).mean() for place in range(each)]
+    best = int(np.argmax(on_validation))
+    weight, bias = (part.detach() for part in training.heads)
+    head = Heads(weight[:, best : best + 1].clone(), bias[best : best + 1].clone())
+    measured = average_precisions(split.measure.Y, head.scores(split.measure.X)[:, 0])
+    return Scored(grid[best], head, float(on_validation[best]), measured)
+
+
+def average_precisions(Y: Tensor, scores: Tensor) -> np.ndarray:
+    """Of each label."""
+    return np.asarray(aimfor.metrics.average_precision(Y.numpy().astype(np.int64), scores.double().numpy()))
+
+
+def add(cells: Cells, name: str, seed: int, method: str, split: paper.Split, scored: Scored) -> None:
+    """A finished cell: the mean over labels, over each third by frequency, and every label."""
+    positives = split.train.Y.sum(0).numpy().astype(int)
+    cells.add(
+        set=name,
+        method=method,
+        split=seed,
+        labels=len(positives),
+        steps=STEPS,
+        **scored.setting._asdict(),
+        validation=scored.validation,
+        ap=float(scored.by_label.mean()),
+        **{f"ap_{third}": mean for third, mean in zip(THIRDS, by_thirds(positives, scored.by_label), strict=True)},
+        positives_by_label=" ".join(map(str, positives)),
+        ap_by_label=" ".join(f"{value:.4f}" for value in scored.by_label),
+    )
+
+
+def by_thirds(positives: np.ndarray, measured: np.ndarray) -> list[float]:
+    """The mean over the labels with the fewest positives, the middle ones, the most frequent ones."""
+    order = np.argsort(positives, kind="stable")
+    return [float(measured[third].mean()) for third in np.array_split(order, len(THIRDS))]
+
+
+# Costs.
+
+
+def run_costs(cells: Cells) -> None:
+    """Times and memory of AUCPR over those of log-loss, for dense and for sparse labels."""
+    if len(cells.rows) == 3 * len(LABEL_KINDS):
+        return
+    cells.drop()
+    for kind in LABEL_KINDS:
+        for what, (ratio, low, high, reference) in (
+            ("whole step, time", whole_step(kind)),
+            ("loss alone, time", loss_alone(kind)),
+            ("loss alone, peak memory", memory(kind)),
+        ):
+            named = {"what": what, "label_kind": kind, "rows": COST_ROWS, "labels": COST_LABELS, "seed": 0}
+            cells.add(**named, ratio=ratio, low=low, high=high, log_loss=reference)
+    print("costs: done", flush=True)
+
+
+def whole_step(kind: str) -> tuple[float, float, float, float]:
+    """Ratio of medians, quartiles of the ratios turn by turn, milliseconds of log-loss."""
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(COST_ROWS, COST_FEATURES, generator=generator)
+    positive = [torch.randperm(COST_LABELS, generator=generator)[:COST_POSITIVES] for _ in range(COST_ROWS)]
+    dense = torch.zeros(COST_ROWS, COST_LABELS)
+    for row, labels in zip(dense, positive, strict=True):
+        row[labels] = 1
+    rows, columns = torch.arange(COST_ROWS).repeat_interleave(COST_POSITIVES), torch.cat(positive)
+
+    def made_dense() -> Tensor:
+        return torch.zeros(COST_ROWS, COST_LABELS).index_put_((rows, columns), torch.ones(()))
+
+    ours = dense if kind == "dense" else aimfor.sparse_labels([labels.tolist() for labels in positive], COST_LABELS)
+    theirs = (lambda: dense) if kind == "dense" else made_dense
+    loss = aimfor.Loss("aucpr", num_labels=COST_LABELS)
+    steps = [
+        stepping(X, lambda scores: F.binary_cross_entropy_with_logits(scores, theirs())),
+        stepping(X, lambda scores: loss(scores, ours)),
+    ]
+    return ratio_in_turns(*steps)
+
+
+def stepping(X: Tensor, loss: Callable[[Tensor], Tensor]) -> Step:
+    """A step of a linear model under SGD."""
+    model = nn.Linear(COST_FEATURES, COST_LABELS)
+    optimiser = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step() -> None:
+        optimiser.zero_grad()
+        loss(model(X)).backward()
+        optimiser.step()
+
+    return step
+
+
+def loss_alone(kind: str) -> tuple[float, float, float, float]:
+    """The loss, forward and backward, without a model."""
+    scores, y = engine.batch(COST_ROWS, COST_LABELS)
+    if kind == "dense":
+        return ratio_in_turns(engine.log_loss(scores, y), engine.ours(engine.ENGINES[0], "hinge", scores, y))
+    rows, columns = y.nonzero().T
+    labels = aimfor.sparse_labels([columns[rows == row].tolist() for row in range(COST_ROWS)], COST_LABELS)
+
+    def made_dense() -> None:
+        dense = torch.zeros(COST_ROWS, COST_LABELS).index_put_((rows, columns), torch.ones(()))
+        engine.log_loss(scores, dense)()
+
+    return ratio_in_turns(made_dense, engine.ours(engine.ENGINES[0], "hinge", scores, labels))
+
+
+def ratio_in_turns(theirs: Step, ours: Step) -> tuple[float, float, float, float]:
+    """Time of ours over theirs, and theirs in milliseconds."""
+    times: list[list[float]] = [[], []]
+    for _ in range(COST_TURNS + 2):
+        for step, kept in zip((theirs, ours), times, strict=True):
+            start = time.perf_counter()
+            step()
+            kept.append(1000 * (time.perf_counter() - start))
+    before, now = (kept[2:] for kept in times)  # the first ones allocate
+    low, _, high = statistics.quantiles([b / a for a, b in zip(before, now, strict=True)], n=4)
+    return statistics.median(now) / statistics.median(before), low, high, statistics.median(before)
+
+
+def memory(kind: str) -> tuple[float, float, float, float]:
+    """Peak of a step above what was there, ours over log-loss's, and log-loss's in MB."""
+    end = " sparse" if kind == "sparse" else ""
+    theirs, ours = (peak(f"{name}{end}") for name in ("log-loss", engine.ENGINES[0]))
+    return ours / theirs, ours / theirs, ours / theirs, theirs / 1e6
+
+
+def peak(kind: str) -> int:
+    """As engine.py measures it, in a process of its own."""
+    command = [sys.executable, engine.__file__, "--peak", kind, "hinge", str(COST_ROWS), str(COST_LABELS)]
+    environment = {**os.environ, **engine.ALLOCATOR}
+    return int(subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout)
+
+
+# What is told.
+
+
+def again(cells: Cells, arguments: argparse.Namespace) -> list[Remade]:
+    """The quick cells and all costs beside the committed ones."""
+    run(cells, arguments, QUICK)
+    found = compare(paper.committed(NAME), cells, keys=("set", "method", "split"), over="split", measures=MEASURES)
+    costs, known = Cells(None), paper.committed(COSTS)
+    run_costs(costs)
+    for row in costs.rows:
+        before = known.find(what=row["what"], label_kind=row["label_kind"])[0]
+        cell = f"{row['what']}, {row['label_kind']} labels"
+        found.append(paper.within_factor(cell, float(before["ratio"]), float(row["ratio"]), COST_FACTOR))
+    return found
+
+
+def sets_of(cells: Cells) -> list[str]:
+    """The sets with more than one finished split, in order."""
+    return [name for name in SETS if len(cells.find(set=name, method=list(METHODS)[-1])) > 1]
+
+
+def gain(cells: Cells, name: str, method: str, measure: str, over: str = BASELINE) -> Spread:
+    """A method minus another, split by split."""
+    ours, theirs = (cells.find(set=name, method=one) for one in (method, over))
+    return paper.differences(ours, theirs, measure, pair_by="split")
+
+
+def by_label(row: dict[str, str], column: str) -> np.ndarray:
+    """The numbers of all labels of a cell."""
+    return np.array([float(value) for value in row[column].split()])
+
+
+def labels_gained(cells: Cells, name: str, method: str) -> float:
+    """Share of labels whose average precision is above that of log-loss, of those where it differs; over all splits."""
+    pairs = zip(cells.find(set=name, method=method), cells.find(set=name, method=BASELINE), strict=True)
+    moved = np.concatenate([by_label(ours, "ap_by_label") - by_label(theirs, "ap_by_label") for ours, theirs in pairs])
+    return float((moved > 0).sum() / max(1, (moved != 0).sum()))
+
+
+def table(cells: Cells) -> paper.Table:
+    """Every method on every set, all labels and the thirds."""
+    rows = []
+    for name, method in product(sets_of(cells), (START, *METHODS)):
+        found = cells.find(set=name, method=method)
+        labels = spread(paper.values(found, "labels")).mean
+        shown = [paper.plain(spread(paper.values(found, measure)), 3) for measure in MEASURES]
+        rows.append([f"{name} ({labels:.0f} labels), {method}", *shown])
+    header = ["set, method", "all labels", *(f"{third} third" for third in THIRDS)]
+    title = "Average precision on held-out rows, mean over labels, mean ± standard deviation over splits"
+    return paper.Table(title, header, rows)
+
+
+def gain_table(cells: Cells) -> paper.Table:
+    """What further steps add to as many of log-loss, and to the start."""
+    rows = []
+    for name, method in product(sets_of(cells), METHODS):
+        to_start = paper.signed(gain(cells, name, method, "ap", over=START))
+        if method == BASELINE:
+            rows.append([f"{name}, {method}", *[""] * len(MEASURES), "", to_start])
+            continue
+        shown = [paper.signed(gain(cells, name, method, measure)) for measure in MEASURES]
+        share = f"{100 * labels_gained(cells, name, method):.0f} %"
+        rows.append([f"{name}, {method}", *shown, share, to_start])
+    header = [
+        "set, method",
+        "all labels",
+        *(f"{third} third" for third in THIRDS),
+        "labels that gain, of those that move",
+        "all labels, minus the start",
+    ]
+    return paper.Table(f"Minus {BASELINE}, ± standard error over splits", header, rows)
+
+
+def cost_table(costs: Cells) -> paper.Table:
+    """Ratios to log-loss."""
+    rows = [
+        [
+            f"{row['what']}, {row['label_kind']} labels",
+            f"{float(row['log_loss']):.0f} {'MB' if 'memory' in row['what'] else 'ms'}",
+            f"{float(row['ratio']):.2f}",
+            "" if "memory" in row["what"] else f"{float(row['low']):.2f} to {float(row['high']):.2f}",
+        ]
+        for row in costs.rows
+    ]
+    title = f"`aucpr` at {COST_LABELS:,} labels and a batch of {COST_ROWS}, over log-loss"
+    return paper.Table(title, ["", "log-loss", "ratio", "quartiles over turns"], rows)
+
+
+def conclusion(cells: Cells) -> str:
+    """Counts over sets."""
+    told = []
+    for method in list(METHODS)[1:]:
+        for measure, labels in (("ap", "all labels"), ("ap_rare", "rare labels")):
+            found = [gain(cells, name, method, measure) for name in sets_of(cells)]
+            mean = spread(one.mean for one in found).mean
+            told.append(f"`{method}`, {labels}: {mean:+.4f} in the mean over sets; {paper.tally(found)}.")
+    return " ".join(told)
+
+
+def grid_of(row: dict[str, str]) -> list[Setting]:
+    """The grid that a cell's setting was chosen from."""
+    return FIRST_GRID if row["method"] == START else NEXT_GRID
+
+
+def section() -> str:
+    """The section of the page, from the cells alone."""
+    cells, costs = paper.committed(NAME), paper.committed(COSTS)
+    return "\n\n".join(
+        [
+            "## Many labels",
+            "The paper's protocol for JFT: from log-loss weights, as many further steps of log-loss and of AUCPR. "
+            f"Linear models, {STEPS:,} steps and {STEPS:,} further ones; rate and decay are chosen on validation rows "
+            "from six settings for every method, mean average precision over labels deciding.",
+            table(cells).markdown(),
+            gain_table(cells).markdown(),
+            f"{conclusion(cells)} {paper.grid_ends(cells.rows, grid_of)}",
+            paper.picture(NAME, "Gain of further AUCPR steps over further log-loss steps by frequency of the label"),
+            paper.made_by(NAME, cells, over="split"),
+            cost_table(costs).markdown(),
+            paper.made_by(COSTS, costs).replace(f"{COSTS}.py", f"{NAME}.py"),
+        ]
+    )
+
+
+def draw(cells: Cells) -> None:
+    """Each label's gain against its positives, a panel for each set, with means of equal groups of labels."""
+    from matplotlib.figure import Figure
+
+    names = sets_of(cells)
+    figure = Figure(figsize=(max(6, 3.2 * len(names)), 3.8), dpi=120, layout="constrained")
+    for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+        for place, method in enumerate(list(METHODS)[1:]):
+            pairs = zip(cells.find(set=name, method=method), cells.find(set=name, method=BASELINE), strict=True)
+            found = [
+                (by_label(ours, "positives_by_label"), by_label(ours, "ap_by_label") - by_label(theirs, "ap_by_label"))
+                for ours, theirs in pairs
+            ]
+            positives, moved = (np.concatenate(part) for part in zip(*found, strict=True))
+            if place == 0:
+                axes.scatter(positives, moved, s=4, color=paper.COLOURS[6], alpha=0.4, linewidths=0, label="a label")
+            groups = np.array_split(np.argsort(positives, kind="stable"), 6)
+            across, up = ([part[group].mean() for group in groups] for part in (positives, moved))
+            axes.plot(across, up, marker="os"[place], color=paper.COLOURS[1 + place], label=f"mean: {method}")
+        axes.axhline(0, color="black", linewidth=1)
+        axes.set(xscale="log", xlabel="positives among training rows", ylim=(-0.2, 0.2))
+        axes.set_title(name, loc="left")
+    figure.axes[0].set_ylabel("average precision minus log-loss's")
+    figure.axes[0].legend(fontsize=6, loc="lower right")
+    figure.suptitle("Further steps of AUCPR minus as many of log-loss, held out")
+    figure.savefig(RESULTS / f"{NAME}.png")
+
+
+def report(cells: Cells, costs: Cells) -> None:
+    """Tables to the terminal, picture to the results."""
+    for one in (table(cells), gain_table(cells), cost_table(costs)):
+        one.show()
+    print(f"\n{conclusion(cells)}")
+    draw(cells)
+
+
+def main() -> None:
+    arguments = paper.arguments_of(__doc__)
+    if arguments.quick:
+        return paper.hold(lambda cells: again(cells, arguments))
+    cells, costs = paper.committed(NAME), paper.committed(COSTS)
+    if not arguments.report:
+        run_costs(costs)
+        run(cells, arguments, list(product(SETS, SPLITS)))
+    return report(cells, costs)
+
+
+if __name__ == "__main__":
+    main()
