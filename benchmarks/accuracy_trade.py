@@ -29,6 +29,7 @@ from torch.nn import functional as F
 
 import aimfor
 import data
+import page
 import paper_common as paper
 from common import RESULTS, Cells, Setting, Spread, spread
 from remade import Remade, compare
@@ -189,7 +190,7 @@ def choose(cells: Cells, name: str) -> Setting:
 
 def again(cells: Cells, arguments: argparse.Namespace) -> list[Remade]:
     """The quick cells beside the committed ones, at the settings that the committed validation images chose."""
-    loaded, known = load(data.data_folder(arguments.data)), paper.committed(NAME)
+    loaded, known = load(data.data_folder(arguments.data)), page.committed(NAME)
     if loaded is None:
         return []
     for name in QUICK_METHODS:
@@ -208,15 +209,15 @@ def methods_of(cells: Cells) -> list[str]:
     return [name for name in METHODS if tested(cells, name)]
 
 
-def table(cells: Cells) -> paper.Table:
+def table(cells: Cells) -> page.Table:
     """Accuracy and average precision in per cent, and differences in points."""
     rows, base = [], tested(cells, BASELINE)
     for name in methods_of(cells):
         found, setting = tested(cells, name), choose(cells, name)
         columns = (*MEASURES, "ap_raw")
-        shown = [paper.plain(spread(100 * value for value in paper.values(found, column)), 2) for column in columns]
-        moved = [paper.signed(points(found, base, measure), 2) if name != BASELINE else "" for measure in MEASURES]
-        moved.append(paper.signed(points(found, by_raw_logits(base), "ap"), 2))
+        shown = [page.plain(spread(100 * value for value in page.values(found, column)), 2) for column in columns]
+        moved = [page.signed(points(found, base, measure), 2) if name != BASELINE else "" for measure in MEASURES]
+        moved.append(page.signed(points(found, by_raw_logits(base), "ap"), 2))
         rows.append([name, *shown, *moved, f"{setting.rate:g}, {setting.decay:g}"])
     header = [
         "trained",
@@ -229,12 +230,12 @@ def table(cells: Cells) -> paper.Table:
         "rate, decay",
     ]
     title = "Test images, mean ± standard deviation over seeds; points against cross-entropy ± standard error"
-    return paper.Table(title, header, rows)
+    return page.Table(title, header, rows)
 
 
 def points(ours: list[dict[str, str]], theirs: list[dict[str, str]], measure: str) -> Spread:
     """Difference in percentage points, seed by seed."""
-    difference = paper.differences(ours, theirs, measure)
+    difference = page.differences(ours, theirs, measure)
     return Spread(*(100 * value for value in difference))
 
 
@@ -266,7 +267,7 @@ def verdict(difference: Spread) -> str:
 
 def section() -> str:
     """The section of the page, from the cells alone."""
-    cells = paper.committed(NAME)
+    cells = page.committed(NAME)
     return "\n\n".join(
         [
             "## Accuracy against AUCPR",
@@ -275,8 +276,8 @@ def section() -> str:
             f"average precision, and rate and decay are chosen from {len(GRID)} settings on validation images.",
             table(cells).markdown(),
             f"{conclusion(cells)} {paper.grid_ends(cells.find(stage='test'), lambda row: GRID)}",
-            paper.picture(NAME, "Accuracy against macro average precision, one point for each seed"),
-            paper.made_by(NAME, cells),
+            page.picture(NAME, "Accuracy against macro average precision, one point for each seed"),
+            page.made_by(NAME, cells),
         ]
     )
 
@@ -289,12 +290,12 @@ def draw(cells: Cells) -> None:
     axes = figure.subplots()
     for place, name in enumerate(methods_of(cells)):
         accuracy, precision = (
-            [100 * value for value in paper.values(tested(cells, name), measure)] for measure in MEASURES
+            [100 * value for value in page.values(tested(cells, name), measure)] for measure in MEASURES
         )
-        marker, colour = "os^D"[place], paper.COLOURS[place]
+        marker, colour = "os^D"[place], page.COLOURS[place]
         axes.plot(accuracy, precision, marker, color=colour, markersize=5, alpha=0.6)
         axes.plot(np.mean(accuracy), np.mean(precision), marker, color=colour, markersize=11, label=name)
-    accuracy, raw = (np.mean(paper.values(tested(cells, BASELINE), column)) * 100 for column in ("accuracy", "ap_raw"))
+    accuracy, raw = (np.mean(page.values(tested(cells, BASELINE), column)) * 100 for column in ("accuracy", "ap_raw"))
     axes.plot(
         accuracy, raw, "o", markerfacecolor="none", color="black", markersize=11, label=f"{BASELINE}, by raw logits"
     )
@@ -315,8 +316,8 @@ def report(cells: Cells) -> None:
 def main() -> None:
     arguments = paper.arguments_of(__doc__)
     if arguments.quick:
-        return paper.hold(lambda cells: again(cells, arguments))
-    cells = paper.committed(NAME)
+        return page.hold(lambda cells: again(cells, arguments))
+    cells = page.committed(NAME)
     if not arguments.report:
         run(cells, arguments)
     return report(cells)

@@ -14,6 +14,7 @@ import argparse
 from itertools import product
 
 import data
+import page
 import paper_common as paper
 from common import RESULTS, Cells, spread
 from remade import Remade, compare
@@ -47,42 +48,40 @@ def run(cells: Cells, arguments: argparse.Namespace, wanted: list[tuple[str, int
 def again(cells: Cells, arguments: argparse.Namespace) -> list[Remade]:
     """The quick cells beside the committed ones."""
     run(cells, arguments, QUICK)
-    known = paper.committed(NAME)
+    known = page.committed(NAME)
     found = compare(known, cells, keys=("set", "method", "seed"), over="seed", measures=("ap",))
     for (name, seed), method in product(QUICK, list(METHODS)[1:]):
         if cells.find(set=name, seed=seed):
             before, now = (time_ratio(one, name, method, seed) for one in (known, cells))
-            found.append(paper.within_factor(f"{name}, {method}: step / log-loss's", before, now, TIME_FACTOR))
+            found.append(page.within_factor(f"{name}, {method}: step / log-loss's", before, now, TIME_FACTOR))
     return found
 
 
 def time_ratio(cells: Cells, name: str, method: str, seed: int) -> float:
     """Time of a step over that of log-loss in the same turns."""
     ours, theirs = (
-        paper.values(cells.find(set=name, method=one, seed=seed), "step_ms")[0] for one in (method, BASELINE)
+        page.values(cells.find(set=name, method=one, seed=seed), "step_ms")[0] for one in (method, BASELINE)
     )
     return ours / theirs
 
 
-def precision_table(cells: Cells) -> paper.Table:
+def precision_table(cells: Cells) -> page.Table:
     """Average precision of every method, and what 5 and 20 anchors differ from 10."""
     rows = []
     for name in paper.sets_of(cells):
         found = {method: cells.find(set=name, method=method) for method in METHODS}
-        shown = [paper.plain(spread(paper.values(found[method], "ap"))) for method in METHODS]
-        others = [
-            paper.signed(paper.differences(found[method], found[DEFAULT], "ap")) for method in ("K = 5", "K = 20")
-        ]
+        shown = [page.plain(spread(page.values(found[method], "ap"))) for method in METHODS]
+        others = [page.signed(page.differences(found[method], found[DEFAULT], "ap")) for method in ("K = 5", "K = 20")]
         rows.append([name, *shown, *others])
     header = ["set", *METHODS, "K = 5 minus K = 10", "K = 20 minus K = 10"]
-    return paper.Table(
+    return page.Table(
         "Average precision on held-out rows, mean ± standard deviation over seeds; differences ± standard error",
         header,
         rows,
     )
 
 
-def time_table(cells: Cells) -> paper.Table:
+def time_table(cells: Cells) -> page.Table:
     """Time of a step, and of log-loss's."""
     rows = []
     for name in paper.sets_of(cells):
@@ -91,10 +90,10 @@ def time_table(cells: Cells) -> paper.Table:
             f"{spread(time_ratio(cells, name, method, seed) for seed in seeds).mean:.2f}"
             for method in list(METHODS)[1:]
         ]
-        milliseconds = spread(paper.values(cells.find(set=name, method=BASELINE), "step_ms")).mean
+        milliseconds = spread(page.values(cells.find(set=name, method=BASELINE), "step_ms")).mean
         rows.append([name, f"{milliseconds:.2f}", *ratios])
     header = ["set", "log-loss, ms", *(f"{method} / log-loss" for method in list(METHODS)[1:])]
-    return paper.Table(
+    return page.Table(
         "Median processor time of a whole step (linear model, loss, gradients, AdamW), mean over seeds", header, rows
     )
 
@@ -102,24 +101,24 @@ def time_table(cells: Cells) -> paper.Table:
 def conclusion(cells: Cells) -> str:
     """What the differences between numbers of anchors amount to, in words that any numbers keep true."""
     found = [
-        paper.differences(cells.find(set=name, method=method), cells.find(set=name, method=DEFAULT), "ap")
+        page.differences(cells.find(set=name, method=method), cells.find(set=name, method=DEFAULT), "ap")
         for name, method in product(paper.sets_of(cells), ("K = 5", "K = 20"))
     ]
     largest = max(abs(one.mean) for one in found)
     gains = [
-        paper.differences(cells.find(set=name, method=DEFAULT), cells.find(set=name, method=BASELINE), "ap")
+        page.differences(cells.find(set=name, method=DEFAULT), cells.find(set=name, method=BASELINE), "ap")
         for name in paper.sets_of(cells)
     ]
     return (
-        f"Of 5 and 20 anchors against 10, {paper.tally(found)}; the largest is {largest:.4f} of average precision. "
-        f"Of 10 anchors against log-loss, {paper.tally(gains)}; they run from {min(one.mean for one in gains):+.4f} to "
+        f"Of 5 and 20 anchors against 10, {page.tally(found)}; the largest is {largest:.4f} of average precision. "
+        f"Of 10 anchors against log-loss, {page.tally(gains)}; they run from {min(one.mean for one in gains):+.4f} to "
         f"{max(one.mean for one in gains):+.4f}."
     )
 
 
 def section() -> str:
     """The section of the page, from the cells alone."""
-    cells = paper.committed(NAME)
+    cells = page.committed(NAME)
     return "\n\n".join(
         [
             "## The number of anchors",
@@ -128,8 +127,8 @@ def section() -> str:
             precision_table(cells).markdown(),
             f"{conclusion(cells)} {paper.grid_ends(cells.rows, paper.plan_of)}",
             time_table(cells).markdown(),
-            paper.picture(NAME, "Average precision and time per step by number of anchors"),
-            paper.made_by(NAME, cells),
+            page.picture(NAME, "Average precision and time per step by number of anchors"),
+            page.made_by(NAME, cells),
         ]
     )
 
@@ -143,14 +142,14 @@ def draw(cells: Cells) -> None:
     names = paper.sets_of(cells)
     for place, method in enumerate(("K = 5", "K = 20", BASELINE)):
         pairs = [(cells.find(set=name, method=method), cells.find(set=name, method=DEFAULT)) for name in names]
-        found = [paper.differences(ours, theirs, "ap") for ours, theirs in pairs]
+        found = [page.differences(ours, theirs, "ap") for ours, theirs in pairs]
         heights = [row + 0.2 * (place - 1) for row in range(len(names))]
         left.errorbar(
             [one.mean for one in found],
             heights,
             xerr=[one.error for one in found],
             fmt="os^"[place],
-            color=paper.COLOURS[(1, 2, 0)[place]],
+            color=page.COLOURS[(1, 2, 0)[place]],
             label=method,
             capsize=3,
         )
@@ -160,7 +159,7 @@ def draw(cells: Cells) -> None:
     for place, name in enumerate(names):
         seeds = [int(row["seed"]) for row in cells.find(set=name, method=BASELINE)]
         ratios = [spread(time_ratio(cells, name, f"K = {number}", seed) for seed in seeds).mean for number in ANCHORS]
-        right.plot(ANCHORS, ratios, marker="os^Dv"[place], color=paper.COLOURS[place], label=name)
+        right.plot(ANCHORS, ratios, marker="os^Dv"[place], color=page.COLOURS[place], label=name)
     right.axhline(1, color="grey", linewidth=1, linestyle=":")
     right.set(xlabel="number of anchors", ylabel="time of a step / log-loss's", xticks=ANCHORS, ylim=(0, None))
     right.set_title("What a step costs", loc="left")
@@ -180,8 +179,8 @@ def report(cells: Cells) -> None:
 def main() -> None:
     arguments = paper.arguments_of(__doc__)
     if arguments.quick:
-        return paper.hold(lambda cells: again(cells, arguments))
-    cells = paper.committed(NAME)
+        return page.hold(lambda cells: again(cells, arguments))
+    cells = page.committed(NAME)
     if not arguments.report:
         run(cells, arguments, list(product(paper.SETS, SEEDS)))
     return report(cells)

@@ -13,6 +13,7 @@ import argparse
 from itertools import product
 
 import data
+import page
 import paper_common as paper
 from common import RESULTS, Cells, Spread, spread
 from remade import Remade, compare
@@ -47,27 +48,27 @@ def again(cells: Cells, arguments: argparse.Namespace) -> list[Remade]:
     """The quick cells beside the committed ones."""
     run(cells, arguments, QUICK)
     keys = ("set", "area", "method", "seed")
-    return compare(paper.committed(NAME), cells, keys=keys, over="seed", measures=("test",))
+    return compare(page.committed(NAME), cells, keys=keys, over="seed", measures=("test",))
 
 
 def gain(cells: Cells, name: str, area: str, over: str) -> Spread:
     """What training on the range adds to another method, on the range."""
     ours, theirs = (cells.find(set=name, area=area, method=method) for method in (area, over))
-    return paper.differences(ours, theirs, "test")
+    return page.differences(ours, theirs, "test")
 
 
-def area_table(cells: Cells, area: str) -> paper.Table:
+def area_table(cells: Cells, area: str) -> page.Table:
     """One range: log-loss, the whole area, the range, and differences."""
     whole, rows = WHOLE[area], []
     for name in paper.sets_of(cells):
         shown = [
-            paper.plain(spread(paper.values(cells.find(set=name, area=area, method=method), "test")))
+            page.plain(spread(page.values(cells.find(set=name, area=area, method=method), "test")))
             for method in (BASELINE, whole, area)
         ]
-        rows.append([name, *shown, *(paper.signed(gain(cells, name, area, over)) for over in (whole, BASELINE))])
+        rows.append([name, *shown, *(page.signed(gain(cells, name, area, over)) for over in (whole, BASELINE))])
     header = ["set", "trained: log-loss", f"`{whole}`", f"`{area}`", "range minus whole", "range minus log-loss"]
     title = f"Measured: `{area}`, mean ± standard deviation over seeds; differences ± standard error"
-    return paper.Table(title, header, rows)
+    return page.Table(title, header, rows)
 
 
 def conclusion(cells: Cells) -> str:
@@ -81,15 +82,15 @@ def conclusion(cells: Cells) -> str:
         for area in WHOLE
     )
     return (
-        f"Trained on the range instead of the whole area, {paper.tally(over_whole)}. "
-        f"Trained on the range instead of log-loss, {paper.tally(over_log_loss)}. "
+        f"Trained on the range instead of the whole area, {page.tally(over_whole)}. "
+        f"Trained on the range instead of log-loss, {page.tally(over_log_loss)}. "
         f"Mean over sets, against the whole area and against log-loss: {means}"
     )
 
 
 def section() -> str:
     """The section of the page, from the cells alone."""
-    cells = paper.committed(NAME)
+    cells = page.committed(NAME)
     return "\n\n".join(
         [
             "## Areas of interest",
@@ -97,8 +98,8 @@ def section() -> str:
             "trained and measured, beside the whole area and log-loss, which choose rate and decay by the same part.",
             *(area_table(cells, area).markdown() for area in WHOLE),
             f"{conclusion(cells)} {paper.grid_ends(cells.rows, paper.plan_of)}",
-            paper.picture(NAME, "What training on a range adds, measured on that range"),
-            paper.made_by(NAME, cells),
+            page.picture(NAME, "What training on a range adds, measured on that range"),
+            page.made_by(NAME, cells),
         ]
     )
 
@@ -117,7 +118,7 @@ def draw(cells: Cells) -> None:
                 [row + 0.2 * (place - 0.5) for row in range(len(names))],
                 xerr=[one.error for one in found],
                 fmt="os"[place],
-                color=paper.COLOURS[place + 1],
+                color=page.COLOURS[place + 1],
                 label=f"minus {over}",
                 capsize=3,
             )
@@ -140,8 +141,8 @@ def report(cells: Cells) -> None:
 def main() -> None:
     arguments = paper.arguments_of(__doc__)
     if arguments.quick:
-        return paper.hold(lambda cells: again(cells, arguments))
-    cells = paper.committed(NAME)
+        return page.hold(lambda cells: again(cells, arguments))
+    cells = page.committed(NAME)
     if not arguments.report:
         run(cells, arguments, list(product(paper.SETS, SEEDS)))
     return report(cells)

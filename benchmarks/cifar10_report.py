@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-import paper_common as paper
+import page
 from cifar10_objectives import CLASSES, OBJECTIVES
 from common import RESULTS, Cells, Spread, spread
 
@@ -105,7 +105,7 @@ def gain(run: Run, ours: Line, theirs: Line, column: str) -> Spread:
     return spread(100 * (one - other) for one, other in pairs)
 
 
-def values_table(run: Run) -> paper.Table:
+def values_table(run: Run) -> page.Table:
     """Every line by every column."""
     found = {line: [spread(tested(run, line, column)) for column in COLUMNS] for line in run.lines}
     best = [max(values[place].mean for values in found.values()) for place in range(len(COLUMNS))]
@@ -118,10 +118,10 @@ def values_table(run: Run) -> paper.Table:
         for line, values in found.items()
     ]
     title = f"{describe(run)} Test images, mean and standard deviation over seeds; the best of each column is bold"
-    return paper.Table(title, ["trained for", "as", *(SHOWN[column] for column in COLUMNS)], rows)
+    return page.Table(title, ["trained for", "as", *(SHOWN[column] for column in COLUMNS)], rows)
 
 
-def gains_table(run: Run, prefix: str = "") -> paper.Table:
+def gains_table(run: Run, prefix: str = "") -> page.Table:
     """The paper's form: what training for a metric gains in it over each baseline, in points."""
     rows = []
     # Within a class margins rank as scores do.
@@ -151,7 +151,7 @@ def gains_table(run: Run, prefix: str = "") -> paper.Table:
     ]
     how = "the mean over classes of each class's own" if prefix else "all (image, class) pairs in one ranking"
     title = f"{run.model}, {how}: gain when trained for the metric, in points, with its standard error over seeds"
-    return paper.Table(title, header, rows)
+    return page.Table(title, header, rows)
 
 
 def verdict(run: Run) -> str:
@@ -195,11 +195,11 @@ def section() -> str:
         "images, its probabilities are; the paper does not say by which it ranked, so both are here. Settings are "
         "chosen per line and column on 5,000 validation images from the same grid. Aims use the hinge where nothing "
         "else is said.",
-        paper.picture(CSV.stem, "Gain over softmax ranked by logits, per metric: the paper's, ours, and softmax's own"),
+        page.picture(CSV.stem, "Gain over softmax ranked by logits, per metric: the paper's, ours, and softmax's own"),
         *(part for run in runs for part in _parts_of(run)),
-        paper.picture(f"{CSV.stem}_curve", "Precision by recall over all pairs of image and class"),
-        paper.picture(f"{CSV.stem}_classes", "AUCPR of each class"),
-        f"{paper.made_by(CSV.stem, cells)} As the runs recorded it: {_commands(cells)}.",
+        page.picture(f"{CSV.stem}_curve", "Precision by recall over all pairs of image and class"),
+        page.picture(f"{CSV.stem}_classes", "AUCPR of each class"),
+        f"{page.made_by(CSV.stem, cells)} As the runs recorded it: {_commands(cells)}.",
     ]
     return "\n\n".join(parts)
 
@@ -278,12 +278,12 @@ def report(cells: Cells) -> None:
 
 
 DRAWN = (
-    (LOGITS, "softmax by logits", paper.COLOURS[0], "-"),
-    (PROBABILITIES, "softmax by probabilities", paper.COLOURS[2], "-"),
-    (PAIRWISE, "pairwise AUCROC", paper.COLOURS[4], ":"),
-    (Line("aucpr", "one-vs-rest", "scores"), "AUCPR one-vs-rest, by scores", paper.COLOURS[6], "--"),
-    (Line("aucpr", "one-vs-rest", "margins"), "AUCPR one-vs-rest, by margins", paper.COLOURS[1], "-"),
-    (Line("aucpr", "log-odds", "log-odds"), "AUCPR on log-odds", paper.COLOURS[3], "-."),
+    (LOGITS, "softmax by logits", page.COLOURS[0], "-"),
+    (PROBABILITIES, "softmax by probabilities", page.COLOURS[2], "-"),
+    (PAIRWISE, "pairwise AUCROC", page.COLOURS[4], ":"),
+    (Line("aucpr", "one-vs-rest", "scores"), "AUCPR one-vs-rest, by scores", page.COLOURS[6], "--"),
+    (Line("aucpr", "one-vs-rest", "margins"), "AUCPR one-vs-rest, by margins", page.COLOURS[1], "-"),
+    (Line("aucpr", "log-odds", "log-odds"), "AUCPR on log-odds", page.COLOURS[3], "-."),
 )
 
 
@@ -295,11 +295,11 @@ def draw_gains(runs: list[Run]) -> None:
             ("the paper's", "#999999", [spread([PAPER[metric][1]]) for metric in METRICS]),
             (
                 "softmax, only ranked by probabilities",
-                paper.COLOURS[2],
+                page.COLOURS[2],
                 [gain(run, PROBABILITIES, LOGITS, metric) for metric in METRICS],
             ),
         ]
-        for form, colour in zip(OURS, (paper.COLOURS[6], paper.COLOURS[1], paper.COLOURS[3]), strict=True):
+        for form, colour in zip(OURS, (page.COLOURS[6], page.COLOURS[1], page.COLOURS[3]), strict=True):
             lines = [Line(AIMED[metric], *form) for metric in METRICS]
             if all(line in run.lines for line in lines):
                 found = [gain(run, line, LOGITS, metric) for line, metric in zip(lines, METRICS, strict=True)]

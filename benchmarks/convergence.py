@@ -19,6 +19,7 @@ import numpy as np
 
 import aimfor
 import data
+import page
 import paper_common as paper
 from common import RESULTS, Cells, Setting, spread
 from remade import Remade, compare
@@ -84,19 +85,19 @@ def curves(split: paper.Split, settings: dict[str, Setting], plan: paper.Plan, s
 def again(cells: Cells, arguments: argparse.Namespace) -> list[Remade]:
     """The quick cells beside the committed ones."""
     run(cells, arguments, QUICK)
-    known = paper.committed(NAME)
+    known = page.committed(NAME)
     found = compare(known, cells, keys=("set", "method", "step", "seed"), over="seed", measures=("ap",))
     for (name, seed), method in product(QUICK, list(METHODS)[1:]):
         if cells.find(set=name, seed=seed):
             before, now = (time_ratio(one, name, method, seed) for one in (known, cells))
-            found.append(paper.within_factor(f"{name}, {method}: seconds / log-loss's", before, now, TIME_FACTOR))
+            found.append(page.within_factor(f"{name}, {method}: seconds / log-loss's", before, now, TIME_FACTOR))
     return found
 
 
 def time_ratio(cells: Cells, name: str, method: str, seed: int) -> float:
     """Seconds of all steps over those of log-loss."""
     ours, theirs = (
-        max(paper.values(cells.find(set=name, method=one, seed=seed), "seconds")) for one in (method, BASELINE)
+        max(page.values(cells.find(set=name, method=one, seed=seed), "seconds")) for one in (method, BASELINE)
     )
     return ours / theirs
 
@@ -104,7 +105,7 @@ def time_ratio(cells: Cells, name: str, method: str, seed: int) -> float:
 def final(cells: Cells, name: str, method: str, seed: int) -> float:
     """Held-out average precision at the end."""
     steps = paper.PLANS[name].steps
-    return paper.values(cells.find(set=name, method=method, seed=seed, step=steps), "ap")[0]
+    return page.values(cells.find(set=name, method=method, seed=seed, step=steps), "ap")[0]
 
 
 def arrival(cells: Cells, name: str, method: str, seed: int, short_of: float) -> dict[str, str] | None:
@@ -120,7 +121,7 @@ def arrivals_shown(cells: Cells, name: str, method: str, short_of: float) -> str
     reached = [row for row in found if row is not None]
     if len(reached) < len(found):
         return f"{len(reached)} of {len(found)} seeds"
-    steps, seconds = (float(np.median(paper.values(reached, column))) for column in ("step", "seconds"))
+    steps, seconds = (float(np.median(page.values(reached, column))) for column in ("step", "seconds"))
     return f"{steps:.0f} ({seconds:.2f} s)"
 
 
@@ -129,7 +130,7 @@ def seeds_of(cells: Cells, name: str) -> list[int]:
     return sorted({int(row["seed"]) for row in cells.find(set=name)})
 
 
-def table(cells: Cells) -> paper.Table:
+def table(cells: Cells) -> page.Table:
     """Final values, arrivals and time, a row for each set and method."""
     rows = []
     for name, method in product(paper.sets_of(cells), METHODS):
@@ -138,8 +139,8 @@ def table(cells: Cells) -> paper.Table:
         gain = spread(final(cells, name, method, seed) - final(cells, name, BASELINE, seed) for seed in seeds)
         ratio = spread(time_ratio(cells, name, method, seed) for seed in seeds).mean
         arrived = [arrivals_shown(cells, name, method, short_of) for short_of in (NEAR, 0.0)]
-        difference = "" if method == BASELINE else paper.signed(gain)
-        rows.append([f"{name}, {method}", paper.plain(ap), difference, *arrived, f"{ratio:.2f}"])
+        difference = "" if method == BASELINE else page.signed(gain)
+        rows.append([f"{name}, {method}", page.plain(ap), difference, *arrived, f"{ratio:.2f}"])
     header = [
         "set, method",
         "final average precision",
@@ -152,7 +153,7 @@ def table(cells: Cells) -> paper.Table:
         "Held-out rows, mean ± standard deviation over seeds (differences ± standard error); steps of the first look "
         "that arrives, median over seeds, or how many seeds arrive"
     )
-    return paper.Table(title, header, rows)
+    return page.Table(title, header, rows)
 
 
 def conclusion(cells: Cells) -> str:
@@ -178,7 +179,7 @@ def conclusion(cells: Cells) -> str:
 
 def section() -> str:
     """The section of the page, from the cells alone."""
-    cells = paper.committed(NAME)
+    cells = page.committed(NAME)
     return "\n\n".join(
         [
             "## Convergence",
@@ -187,8 +188,8 @@ def section() -> str:
             "along a half cosine, and the optimiser is AdamW for all.",
             table(cells).markdown(),
             f"{conclusion(cells)} {paper.grid_ends(cells.find(step=FIRST_LOOK), paper.plan_of)}",
-            paper.picture(NAME, "Held-out average precision against steps and against seconds"),
-            paper.made_by(NAME, cells),
+            page.picture(NAME, "Held-out average precision against steps and against seconds"),
+            page.made_by(NAME, cells),
         ]
     )
 
@@ -203,13 +204,13 @@ def draw(cells: Cells) -> None:
     for column, name in enumerate(names):
         for place, method in enumerate(METHODS):
             looks = [cells.find(set=name, method=method, step=step) for step in looks_of(paper.PLANS[name].steps)]
-            ap, seconds = ([spread(paper.values(rows, one)).mean for rows in looks] for one in ("ap", "seconds"))
+            ap, seconds = ([spread(page.values(rows, one)).mean for rows in looks] for one in ("ap", "seconds"))
             steps = looks_of(paper.PLANS[name].steps)
             for axes, across in zip(panels[:, column], (steps, seconds), strict=True):
-                axes.plot(across, ap, color=paper.COLOURS[place], linestyle=("-", "--", ":")[place], label=method)
+                axes.plot(across, ap, color=page.COLOURS[place], linestyle=("-", "--", ":")[place], label=method)
         panels[0, column].set_title(name, loc="left")
         for axes, label in zip(panels[:, column], ("steps", "seconds of training"), strict=True):
-            top = max(paper.values(cells.find(set=name), "ap"))
+            top = max(page.values(cells.find(set=name), "ap"))
             axes.set(xscale="log", xlabel=label, ylim=(max(0, top - 0.25), top + 0.01))
             axes.grid(alpha=0.3)
     panels[0, 0].legend(fontsize=8, loc="lower right")
@@ -229,8 +230,8 @@ def report(cells: Cells) -> None:
 def main() -> None:
     arguments = paper.arguments_of(__doc__)
     if arguments.quick:
-        return paper.hold(lambda cells: again(cells, arguments))
-    cells = paper.committed(NAME)
+        return page.hold(lambda cells: again(cells, arguments))
+    cells = page.committed(NAME)
     if not arguments.report:
         run(cells, arguments, list(product(paper.SETS, SEEDS)))
     return report(cells)

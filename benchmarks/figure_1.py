@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+import page
 import paper_common as paper
 from aimfor import metrics
 from aimfor.demo import best_precision, figure_1
@@ -98,53 +99,53 @@ def most_accurate(labels: np.ndarray, scores: np.ndarray) -> float:
 def again(cells: Cells) -> list[Remade]:
     """The quick cells beside the committed ones."""
     run(cells, QUICK)
-    return compare(paper.committed(NAME), cells, keys=("method", "seed"), over="seed", measures=MEASURES)
+    return compare(page.committed(NAME), cells, keys=("method", "seed"), over="seed", measures=MEASURES)
 
 
-def table(cells: Cells) -> paper.Table:
+def table(cells: Cells) -> page.Table:
     """Both lines and the best there is."""
     rows = []
     for method in METHODS:
         found = cells.find(method=method)
         rows.append(
-            [method, *(paper.plain(spread(paper.values(found, one)), 3) for one in MEASURES if one != "best_line")]
+            [method, *(page.plain(spread(page.values(found, one)), 3) for one in MEASURES if one != "best_line")]
         )
-    best = spread(paper.values(cells.find(method="log-loss"), "best_line"))
-    rows.append(["best line there is", paper.plain(best, 3), "", "", ""])
+    best = spread(page.values(cells.find(method="log-loss"), "best_line"))
+    rows.append(["best line there is", page.plain(best, 3), "", "", ""])
     header = ["line", f"precision at recall {TARGET:g}", "precision", "recall", "accuracy at its best"]
     title = (
         "Held-out points, mean ± standard deviation over seeds; the first column is read off the held-out curve, the "
         "others use thresholds chosen on validation points"
     )
-    return paper.Table(title, header, rows)
+    return page.Table(title, header, rows)
 
 
 def gains(cells: Cells) -> tuple[Spread, Spread]:
     """Ours minus log-loss, and ours over the best line there is."""
     ours = cells.find(method="aimfor")
     share = spread(float(row["precision_at_recall"]) / float(row["best_line"]) for row in ours)
-    return paper.differences(ours, cells.find(method="log-loss"), "precision_at_recall"), share
+    return page.differences(ours, cells.find(method="log-loss"), "precision_at_recall"), share
 
 
 def conclusion(cells: Cells) -> str:
     """The difference, and how near the ceiling ours is."""
     gain, share = gains(cells)
     return (
-        f"The line trained for the aim minus that of log-loss: {paper.signed(gain, 3)} (standard error over seeds) of "
+        f"The line trained for the aim minus that of log-loss: {page.signed(gain, 3)} (standard error over seeds) of "
         f"precision at recall {TARGET:g}. It reaches {100 * share.mean:.1f} % of the best line there is."
     )
 
 
 def section() -> str:
     """The section of the page, from the cells alone."""
-    cells = paper.committed(NAME)
+    cells = page.committed(NAME)
     return "\n\n".join(
         [
             "## Figure 1",
             "![Points of two classes, the line of log-loss and the line of precision at recall 0.95](figure_1.png)",
             table(cells).markdown(),
             conclusion(cells),
-            paper.made_by(NAME, cells),
+            page.made_by(NAME, cells),
         ]
     )
 
@@ -156,13 +157,13 @@ def draw(cells: Cells, seed: int = SEEDS[0]) -> None:
     figure = Figure(figsize=(7.6, 5.6), dpi=130, layout="constrained")
     axes = figure.subplots()
     points = figure_1(ROWS, 3 * seed + 2)
-    for label, name, marker, colour in ((0, "negative", "s", paper.COLOURS[6]), (1, "positive", "^", paper.COLOURS[2])):
+    for label, name, marker, colour in ((0, "negative", "s", page.COLOURS[6]), (1, "positive", "^", page.COLOURS[2])):
         x, y = points.features[points.labels == label].T
         axes.scatter(x, y, s=12, marker=marker, color=colour, alpha=0.55, linewidths=0, label=name)
     theirs, ours = (cells.find(method=method, seed=seed)[0] for method in METHODS)
     accurate = f"log-loss, at its most accurate: {float(theirs['accuracy']):.0%} right"
-    draw_line(axes, theirs, "accurate_threshold", label=accurate, color=paper.COLOURS[0], linewidth=1.2)
-    for name, row, colour in (("log-loss", theirs, paper.COLOURS[0]), ("aimfor", ours, paper.COLOURS[3])):
+    draw_line(axes, theirs, "accurate_threshold", label=accurate, color=page.COLOURS[0], linewidth=1.2)
+    for name, row, colour in (("log-loss", theirs, page.COLOURS[0]), ("aimfor", ours, page.COLOURS[3])):
         text = f"{name}, at recall {TARGET:g}: precision {float(row['precision_at_recall']):.2f}"
         draw_line(axes, row, "threshold", label=text, color=colour, linewidth=2.4, linestyle=(0, (5, 2)))
     best = float(theirs["best_line"])
@@ -191,8 +192,8 @@ def report(cells: Cells) -> None:
 def main() -> None:
     arguments = paper.arguments_of(__doc__)
     if arguments.quick:
-        return paper.hold(again)
-    cells = paper.committed(NAME)
+        return page.hold(again)
+    cells = page.committed(NAME)
     if not arguments.report:
         run(cells, SEEDS)
     return report(cells)

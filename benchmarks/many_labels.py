@@ -39,6 +39,7 @@ from torch.nn import functional as F
 import aimfor
 import data
 import engine
+import page
 import paper_common as paper
 import suite_data
 from common import RESULTS, Cells, Heads, Setting, Spread, spread
@@ -281,13 +282,13 @@ def peak(kind: str) -> int:
 def again(cells: Cells, arguments: argparse.Namespace) -> list[Remade]:
     """The quick cells and all costs beside the committed ones."""
     run(cells, arguments, QUICK)
-    found = compare(paper.committed(NAME), cells, keys=("set", "method", "split"), over="split", measures=MEASURES)
-    costs, known = Cells(None), paper.committed(COSTS)
+    found = compare(page.committed(NAME), cells, keys=("set", "method", "split"), over="split", measures=MEASURES)
+    costs, known = Cells(None), page.committed(COSTS)
     run_costs(costs)
     for row in costs.rows:
         before = known.find(what=row["what"], label_kind=row["label_kind"])[0]
         cell = f"{row['what']}, {row['label_kind']} labels"
-        found.append(paper.within_factor(cell, float(before["ratio"]), float(row["ratio"]), COST_FACTOR))
+        found.append(page.within_factor(cell, float(before["ratio"]), float(row["ratio"]), COST_FACTOR))
     return found
 
 
@@ -299,7 +300,7 @@ def sets_of(cells: Cells) -> list[str]:
 def gain(cells: Cells, name: str, method: str, measure: str, over: str = BASELINE) -> Spread:
     """A method minus another, split by split."""
     ours, theirs = (cells.find(set=name, method=one) for one in (method, over))
-    return paper.differences(ours, theirs, measure, pair_by="split")
+    return page.differences(ours, theirs, measure, pair_by="split")
 
 
 def by_label(row: dict[str, str], column: str) -> np.ndarray:
@@ -314,28 +315,28 @@ def labels_gained(cells: Cells, name: str, method: str) -> float:
     return float((moved > 0).sum() / max(1, (moved != 0).sum()))
 
 
-def table(cells: Cells) -> paper.Table:
+def table(cells: Cells) -> page.Table:
     """Every method on every set, all labels and the thirds."""
     rows = []
     for name, method in product(sets_of(cells), (START, *METHODS)):
         found = cells.find(set=name, method=method)
-        labels = spread(paper.values(found, "labels")).mean
-        shown = [paper.plain(spread(paper.values(found, measure)), 3) for measure in MEASURES]
+        labels = spread(page.values(found, "labels")).mean
+        shown = [page.plain(spread(page.values(found, measure)), 3) for measure in MEASURES]
         rows.append([f"{name} ({labels:.0f} labels), {method}", *shown])
     header = ["set, method", "all labels", *(f"{third} third" for third in THIRDS)]
     title = "Average precision on held-out rows, mean over labels, mean ± standard deviation over splits"
-    return paper.Table(title, header, rows)
+    return page.Table(title, header, rows)
 
 
-def gain_table(cells: Cells) -> paper.Table:
+def gain_table(cells: Cells) -> page.Table:
     """What further steps add to as many of log-loss, and to the start."""
     rows = []
     for name, method in product(sets_of(cells), METHODS):
-        to_start = paper.signed(gain(cells, name, method, "ap", over=START))
+        to_start = page.signed(gain(cells, name, method, "ap", over=START))
         if method == BASELINE:
             rows.append([f"{name}, {method}", *[""] * len(MEASURES), "", to_start])
             continue
-        shown = [paper.signed(gain(cells, name, method, measure)) for measure in MEASURES]
+        shown = [page.signed(gain(cells, name, method, measure)) for measure in MEASURES]
         share = f"{100 * labels_gained(cells, name, method):.0f} %"
         rows.append([f"{name}, {method}", *shown, share, to_start])
     header = [
@@ -345,10 +346,10 @@ def gain_table(cells: Cells) -> paper.Table:
         "labels that gain, of those that move",
         "all labels, minus the start",
     ]
-    return paper.Table(f"Minus {BASELINE}, ± standard error over splits", header, rows)
+    return page.Table(f"Minus {BASELINE}, ± standard error over splits", header, rows)
 
 
-def cost_table(costs: Cells) -> paper.Table:
+def cost_table(costs: Cells) -> page.Table:
     """Ratios to log-loss."""
     rows = [
         [
@@ -360,7 +361,7 @@ def cost_table(costs: Cells) -> paper.Table:
         for row in costs.rows
     ]
     title = f"`aucpr` at {COST_LABELS:,} labels and a batch of {COST_ROWS}, over log-loss"
-    return paper.Table(title, ["", "log-loss", "ratio", "quartiles over turns"], rows)
+    return page.Table(title, ["", "log-loss", "ratio", "quartiles over turns"], rows)
 
 
 def conclusion(cells: Cells) -> str:
@@ -370,7 +371,7 @@ def conclusion(cells: Cells) -> str:
         for measure, labels in (("ap", "all labels"), ("ap_rare", "rare labels")):
             found = [gain(cells, name, method, measure) for name in sets_of(cells)]
             mean = spread(one.mean for one in found).mean
-            told.append(f"`{method}`, {labels}: {mean:+.4f} in the mean over sets; {paper.tally(found)}.")
+            told.append(f"`{method}`, {labels}: {mean:+.4f} in the mean over sets; {page.tally(found)}.")
     return " ".join(told)
 
 
@@ -381,7 +382,7 @@ def grid_of(row: dict[str, str]) -> list[Setting]:
 
 def section() -> str:
     """The section of the page, from the cells alone."""
-    cells, costs = paper.committed(NAME), paper.committed(COSTS)
+    cells, costs = page.committed(NAME), page.committed(COSTS)
     return "\n\n".join(
         [
             "## Many labels",
@@ -391,10 +392,10 @@ def section() -> str:
             table(cells).markdown(),
             gain_table(cells).markdown(),
             f"{conclusion(cells)} {paper.grid_ends(cells.rows, grid_of)}",
-            paper.picture(NAME, "Gain of further AUCPR steps over further log-loss steps by frequency of the label"),
-            paper.made_by(NAME, cells, over="split"),
+            page.picture(NAME, "Gain of further AUCPR steps over further log-loss steps by frequency of the label"),
+            page.made_by(NAME, cells, over="split"),
             cost_table(costs).markdown(),
-            paper.made_by(COSTS, costs).replace(f"{COSTS}.py", f"{NAME}.py"),
+            page.made_by(COSTS, costs).replace(f"{COSTS}.py", f"{NAME}.py"),
         ]
     )
 
@@ -414,10 +415,10 @@ def draw(cells: Cells) -> None:
             ]
             positives, moved = (np.concatenate(part) for part in zip(*found, strict=True))
             if place == 0:
-                axes.scatter(positives, moved, s=4, color=paper.COLOURS[6], alpha=0.4, linewidths=0, label="a label")
+                axes.scatter(positives, moved, s=4, color=page.COLOURS[6], alpha=0.4, linewidths=0, label="a label")
             groups = np.array_split(np.argsort(positives, kind="stable"), 6)
             across, up = ([part[group].mean() for group in groups] for part in (positives, moved))
-            axes.plot(across, up, marker="os"[place], color=paper.COLOURS[1 + place], label=f"mean: {method}")
+            axes.plot(across, up, marker="os"[place], color=page.COLOURS[1 + place], label=f"mean: {method}")
         axes.axhline(0, color="black", linewidth=1)
         axes.set(xscale="log", xlabel="positives among training rows", ylim=(-0.2, 0.2))
         axes.set_title(name, loc="left")
@@ -438,8 +439,8 @@ def report(cells: Cells, costs: Cells) -> None:
 def main() -> None:
     arguments = paper.arguments_of(__doc__)
     if arguments.quick:
-        return paper.hold(lambda cells: again(cells, arguments))
-    cells, costs = paper.committed(NAME), paper.committed(COSTS)
+        return page.hold(lambda cells: again(cells, arguments))
+    cells, costs = page.committed(NAME), page.committed(COSTS)
     if not arguments.report:
         run_costs(costs)
         run(cells, arguments, list(product(SETS, SPLITS)))

@@ -1,4 +1,4 @@
-"""What the scripts on the paper's tables share: splits of real sets, methods side by side, tables for the page.
+"""What the scripts on the paper's tables share: splits of real sets, and methods trained side by side.
 
 In `side_by_side` all settings of all methods are heads of one linear model. So every method has the same grid of rate
 and decay, the same first weights, the same batches and the same number of steps; the setting is chosen on the rows that
@@ -8,8 +8,6 @@ choose, by the metric that is reported, and that head alone is measured on the r
 import argparse
 import math
 import statistics
-import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -25,9 +23,8 @@ from torch.nn import functional as F
 
 import aimfor
 import suite_data
-from common import RESULTS, AdamW, Cells, Heads, HeadsLoss, Setting, Spread, print_table, spread, train_heads
+from common import AdamW, Cells, Heads, HeadsLoss, Setting, train_heads
 from patch_features import load_features
-from remade import Remade, told
 from suite_baselines import scaled
 
 CIFAR = "CIFAR-10 features"
@@ -35,8 +32,6 @@ CIFAR = "CIFAR-10 features"
 TABULAR = ("mammography", "adult", "ijcnn1", "htru2")
 SETS = (*TABULAR, CIFAR)
 VALIDATION_IMAGES = 10_000
-# Distinguishable without colour vision (Okabe and Ito).
-COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 MakeLoss = Callable[[int, int], HeadsLoss]
 """A number of heads and a number of labels -> the loss of scores [B, G, L] and labels [B, L], summed over heads."""
@@ -268,69 +263,6 @@ def arguments_of(description: str | None) -> argparse.Namespace:
     return arguments
 
 
-def committed(name: str) -> Cells:
-    """The finished cells of a script."""
-    return Cells(RESULTS / f"{name}.csv")
-
-
-def hold(make: Callable[[Cells], list[Remade]]) -> None:
-    """Make cells again in a temporary file; exit with status 1 when a number is off."""
-    with tempfile.TemporaryDirectory() as folder:
-        if not told(make(Cells(Path(folder) / "again.csv"))):
-            sys.exit(1)
-
-
-def within_factor(cell: str, before: float, now: float, factor: float) -> Remade:
-    """A ratio of times or memories made again: off when it has grown by more than the factor."""
-    return Remade(cell, before, now, before * (factor - 1))
-
-
-class Table(NamedTuple):
-    """A table to print or to put on the page."""
-
-    title: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-    def show(self) -> None:
-        print_table(self.title, self.header, self.rows)
-
-    def markdown(self) -> str:
-        lines = [self.header, ["---"] * len(self.header), *self.rows]
-        return f"{self.title}:\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def values(rows: Iterable[dict[str, str]], column: str) -> list[float]:
-    """A column as numbers."""
-    return [float(row[column]) for row in rows]
-
-
-def differences(ours: list[dict[str, str]], theirs: list[dict[str, str]], column: str, pair_by: str = "seed") -> Spread:
-    """Ours minus theirs, seed by seed."""
-    before = {row[pair_by]: float(row[column]) for row in theirs}
-    return spread(float(row[column]) - before[row[pair_by]] for row in ours if row[pair_by] in before)
-
-
-def plain(value: Spread, digits: int = 4) -> str:
-    """Mean and standard deviation."""
-    return f"{value.mean:.{digits}f} ± {value.deviation:.{digits}f}"
-
-
-def signed(value: Spread, digits: int = 4) -> str:
-    """Difference and its standard error."""
-    return f"{value.mean:+.{digits}f} ± {value.error:.{digits}f}"
-
-
-def tally(found: Sequence[Spread], noise: float = 2.0) -> str:
-    """How many differences lie above and below 0 by more than `noise` standard errors."""
-    above = sum(one.mean > noise * one.error for one in found)
-    below = sum(one.mean < -noise * one.error for one in found)
-    return (
-        f"{above} of {len(found)} differences lie above 0 by more than {noise:g} standard errors, {below} below 0 by "
-        f"as much, {len(found) - above - below} are within"
-    )
-
-
 def grid_ends(rows: Sequence[dict[str, str]], grid_of: Callable[[dict[str, str]], Sequence[Setting]]) -> str:
     """How many chosen rates lie at an end of their grid, where a wider grid might do better."""
     rates = [(float(row["rate"]), [setting.rate for setting in grid_of(row)]) for row in rows]
@@ -341,20 +273,3 @@ def grid_ends(rows: Sequence[dict[str, str]], grid_of: Callable[[dict[str, str]]
 def plan_of(row: dict[str, str]) -> Sequence[Setting]:
     """The grid that the set of a cell is trained with."""
     return PLANS[row["set"]].grid
-
-
-def made_by(name: str, cells: Cells, over: str = "seed") -> str:
-    """Command, machine, versions, seeds, and where the cells lie, from the cells themselves."""
-    first = cells.rows[0]
-    seeds = sorted({row[over] for row in cells.rows}, key=float)
-    versions = ", ".join(f"{package} {first[package]}" for package in ("python", "torch", "aimfor"))
-    rough = ", so standard errors are rough" if len(seeds) > 1 else ""
-    return (
-        f"Made by `python benchmarks/{name}.py` on {first['machine']} ({versions}), one thread; {over}s "
-        f"{', '.join(seeds)}{rough}. Cells: [{name}.csv](../benchmarks/results/{name}.csv)."
-    )
-
-
-def picture(name: str, text: str) -> str:
-    """The picture of a script, for the page."""
-    return f"![{text}](../benchmarks/results/{name}.png)"
