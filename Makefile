@@ -63,7 +63,6 @@ $(RIVALS)/.installed: benchmarks/requirements-rivals.txt constraints.txt
 	$(PYTHON) -m venv $(RIVALS)
 	$(RIVALS)/bin/python -m pip install --quiet -c constraints.txt torch==2.13.0 -r benchmarks/requirements-rivals.txt
 	$(RIVALS)/bin/python -m pip install --quiet --no-deps libauc==2.0.1 ap_perf==0.1.1
-	$(RIVALS)/bin/python -m pip install --quiet --no-deps -c constraints.txt .
 	touch $@
 
 # The tests of the page open it in Chromium. Where it is absent and cannot be installed, they are skipped with a reason.

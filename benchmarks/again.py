@@ -45,7 +45,8 @@ def holds(name: str, python: str) -> bool:
     """Run the quick form of a script; whether all of its numbers hold."""
     print(f"{name}:", flush=True)
     start = time.perf_counter()
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    # The environment of the rivals has no aimfor of its own.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent / "src")}
     done = subprocess.run([python, str(HERE / f"{name}.py"), "--quick"], env=environment, check=False)
     print(f"  {time.perf_counter() - start:.0f} s", flush=True)
     return done.returncode == 0
