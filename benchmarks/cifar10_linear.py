@@ -156,9 +156,7 @@ def search(name: str, method: Method, features: Features, cells: Cells, grid: li
 
 def choose(name: str, cells: Cells) -> Chosen:
     """The setting with the best mean of the two metrics on the validation images."""
-    best = max(
-        cells.find(stage="validation", method=name), key=lambda row: float(row["ap"]) + float(row["recall_at_p90"])
-    )
+    best = max(cells.find(stage="validation", method=name), key=_both)
     return Chosen(int(best["steps"]), Setting(float(best["rate"]), float(best["decay"])))
 
 
@@ -231,6 +229,27 @@ def differences_table(cells: Cells) -> page.Table:
     return page.Table("Differences, mean ± standard error over seeds", header, rows)
 
 
+def steps_table(cells: Cells) -> page.Table:
+    """How much longer training is worth, for cross-entropy and its rival."""
+    rows = []
+    for name in LONG:
+        for steps in (*STEPS, LONGEST):
+            found = cells.find(stage="validation", method=name, steps=steps)
+            if found:
+                best = max(found, key=_both)
+                rows.append([name, f"{steps:,}", best["rate"], best["decay"], *_shown(best)])
+    header = ["method", "steps", "rate", "decay", "macro AP", f"macro R@P{MIN_PRECISION}"]
+    return page.Table("Validation images, the best setting at each number of steps", header, rows)
+
+
+def _both(row: dict[str, str]) -> float:
+    return float(row["ap"]) + float(row["recall_at_p90"])
+
+
+def _shown(row: dict[str, str]) -> list[str]:
+    return [f"{float(row[one]):.4f}" for one in ("ap", "recall_at_p90")]
+
+
 def difference(ours: list[dict[str, str]], theirs: list[dict[str, str]], metric: str, column: str) -> Spread:
     """Ours as it ranks, theirs by the scores named."""
     ranked = [row | {metric: row[metric + column]} for row in theirs]
@@ -248,6 +267,7 @@ def section() -> str:
         "its probabilities and, for comparison, by its logits.",
         measured_table(cells).markdown(),
         differences_table(cells).markdown(),
+        steps_table(cells).markdown(),
         page.made_by(NAME, cells),
     ]
     others = page.committed(f"{NAME}_384_centroids")
