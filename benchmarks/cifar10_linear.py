@@ -264,7 +264,8 @@ def section() -> str:
         "Whitened 6x6 patches, 256 centroids, pooled in quadrants, and a linear head: log-loss and the area under the "
         "precision-recall curve, each at the best of one grid of steps, rate and decay, chosen on 10,000 training "
         "images. One class against the rest, and classes as softmax log-odds beside cross-entropy, which is ranked by "
-        "its probabilities and, for comparison, by its logits.",
+        "its probabilities and, for comparison, by its logits. The column of steps tells who was given more than "
+        "30,000.",
         measured_table(cells).markdown(),
         differences_table(cells).markdown(),
         steps_table(cells).markdown(),
