@@ -388,7 +388,7 @@ def section() -> str:
 def again() -> list[Remade]:
     """Memory and the main rows at the large shape, and the small shapes."""
     before = {row[:7]: row.ratio for row in finished()}
-    rows = [*memory(ROWS, LABELS), *times(5, ROWS, LABELS), *small(300)]
+    rows = [*memory(ROWS, LABELS), *times(9, ROWS, LABELS), *small(300)]
     kept = [row for row in rows if row[:7] in before and row.engine != "broadcast"]
     return [page.within_factor(", ".join(map(str, row[:7])), before[row[:7]], row.ratio, TOLERANCE) for row in kept]
 

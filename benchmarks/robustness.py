@@ -168,7 +168,8 @@ def again(cells: Cells, features: Features | None) -> list[Remade]:
     if features is not None:
         search(scaled(OURS, SCALES[1], RETUNED), methods_at(SCALES[1])[OURS], features, cells, GRID, STEPS[0])
     keys = ("stage", "method", "steps", "rate", "decay", "seed")
-    return compare(page.committed(NAME), cells, keys=keys, over="seed", measures=("ap", "recall_at_p90"))
+    # With rates at the end of the grid another rounding alone moves recall at precision 0.9 by up to 0.006.
+    return compare(page.committed(NAME), cells, keys=keys, over="seed", measures=("ap", "recall_at_p90"), floor=0.01)
 
 
 def main() -> None:
