@@ -36,7 +36,7 @@ def test_equals_the_sum_over_pairs(surrogate):
         )
 
 
-@pytest.mark.parametrize("size", [1e-25, 1e-18, 1e-3, 1e19, 1e25])
+@pytest.mark.parametrize("size", [1e-12, 1e-9, 1e-3, 1e9, 1e12])
 @pytest.mark.parametrize("of", ["both", "positives", "negatives"])
 def test_the_size_of_weights_changes_nothing(size, of):
     generator = torch.Generator().manual_seed(0)
@@ -82,7 +82,7 @@ def test_no_tensor_of_all_pairs_and_labels(monkeypatch):
         (
             (torch.zeros(2), torch.tensor([0, 1]), torch.tensor([1.0, float("inf")]).half()),
             ValueError,
-            "weights must be 0 or between 1e-25 and 1e\\+25 in every entry, got inf",
+            "weights must be 0 or between 1e-12 and 1e\\+12 in every entry, got inf",
         ),
     ],
 )

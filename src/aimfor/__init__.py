@@ -85,4 +85,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__, *_WITH_SCIKIT_LEARN])
+    return sorted({*globals(), *__all__, *_WITH_SCIKIT_LEARN})

@@ -40,7 +40,12 @@ OTHER_NAMES = {
     **dict.fromkeys(("fbeta", "fscore", "fmeasure"), "f1"),
     **dict.fromkeys(("fbeta#", "f#score", "f#measure", "macrof#", "microf#", "f#macro", "f#micro"), "f#"),
 }
-SHORT_NAMES = {r"\br@p(?![a-z])": "recall@precision", r"\bp@r(?![a-z])": "precision@recall"}
+SHORT_NAMES = {
+    r"\br@p(?![a-z])": "recall@precision",
+    r"\bp@r(?![a-z])": "precision@recall",
+    r"(?<![a-z])prec(?![a-z])": "precision",
+    r"(?<![a-z])rec(?![a-z])": "recall",
+}
 EXAMPLES = "'recall@precision>=0.9', 'tpr@fpr<=0.01', 'aucpr', 'aucroc[fpr<=0.1]', 'f1'"
 
 
@@ -120,9 +125,9 @@ def _build(kind: type, arguments: tuple, options: dict) -> Aim:
 
 
 def _target(text: str) -> Target:
-    if text.startswith("("):
+    if "," in text:  # as in Python, brackets alone make no tuple
         return tuple(float(part) for part in text.strip("()").split(",") if part)
-    return float(text)
+    return float(text.strip("()"))
 
 
 def _suggestion(text: str, head: str, parts: list[str]) -> str:

@@ -15,7 +15,7 @@ OPTIONS = {"band": float, "num_anchors": int, "spacing": str}
 def show_target(value: Target) -> str:
     """A number as short as it parses back, or several in parentheses."""
     if isinstance(value, tuple):
-        return "(" + ", ".join(show_target(one) for one in value) + ")"
+        return "(" + ", ".join(show_target(one) for one in value) + (",)" if len(value) == 1 else ")")
     return repr(float(value)).removesuffix(".0")
 
 

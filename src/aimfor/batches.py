@@ -13,13 +13,13 @@ from torch import Tensor
 from aimfor import checks
 from aimfor.odds import log_odds
 
-# Sums over a batch, weighted by 1 / prior, must stay within float32.
-LARGEST = 1e25
+# Weighted sums of scores and of their squares over a million rows must stay within float32.
+LARGEST_SCORE, LARGEST_WEIGHT = 1e10, 1e12
 # What every entry that is looked at must be.
 RULES = {
-    "scores": f"finite and at most {LARGEST:g} in size",
+    "scores": f"finite and at most {LARGEST_SCORE:g} in size",
     "labels": "0 or 1",
-    "weights": f"0 or between {1 / LARGEST:g} and {LARGEST:g}",
+    "weights": f"0 or between {1 / LARGEST_WEIGHT:g} and {LARGEST_WEIGHT:g}",
 }
 
 
@@ -132,14 +132,14 @@ def every_entry(name: str, values: Tensor, valid: Tensor) -> None:
 def valid_scores(scores: Tensor) -> None:
     """Refuse scores that are not finite or too large to sum."""
     low, high = (_comparable(end) for end in scores.aminmax())
-    if not bool((low >= -LARGEST) & (high <= LARGEST)):  # false where one is nan
-        every_entry("scores", scores, _comparable(scores).abs() <= LARGEST)
+    if not bool((low >= -LARGEST_SCORE) & (high <= LARGEST_SCORE)):  # false where one is nan
+        every_entry("scores", scores, _comparable(scores).abs() <= LARGEST_SCORE)
 
 
 def valid_weights(weights: Tensor, mask: Tensor | None) -> None:
     """Refuse weights that are negative, not finite, or too large or small to sum, where they are looked at."""
     values = _comparable(weights)
-    valid = (values == 0) | ((values >= 1 / LARGEST) & (values <= LARGEST))
+    valid = (values == 0) | ((values >= 1 / LARGEST_WEIGHT) & (values <= LARGEST_WEIGHT))
     valid = valid if mask is None else valid | ~mask
     every_entry("weights", weights.expand_as(valid), valid)
 
@@ -182,8 +182,8 @@ def _check_type(name: str, value: Tensor) -> None:
 def _check_scores(scores: Tensor, num_labels: int, multiclass: bool) -> None:
     if not scores.is_floating_point():
         raise TypeError(f"scores must be floating point, got {scores.dtype}")
-    if scores.layout != torch.strided:
-        raise TypeError(f"scores must be a dense tensor, got {scores.layout}")
+    if scores.layout != torch.strided or scores.is_nested:
+        raise TypeError(f"scores must be a dense tensor, got {'a nested one' if scores.is_nested else scores.layout}")
     one_column = scores.ndim == 1 and num_labels == 1
     if not one_column and (scores.ndim != 2 or scores.shape[1] != num_labels):
         allowed = f"[B, {num_labels}]" if multiclass or num_labels > 1 else "[B] or [B, 1]"
@@ -242,6 +242,8 @@ def _classes(scores: Tensor, labels: Tensor, weights: Tensor | None, mask: Tenso
     rows, classes = scores.shape
     if labels.is_floating_point() or labels.dtype == torch.bool:
         raise TypeError(f"labels must be whole numbers when multiclass, got {labels.dtype}")
+    if labels.layout != torch.strided:
+        raise TypeError(f"labels must be a dense tensor of class indices when multiclass, got {labels.layout}")
     if labels.shape != scores.shape[:1]:
         raise ValueError(f"labels must have shape {tuple(scores.shape[:1])} when multiclass, got {tuple(labels.shape)}")
     absent = _absent_rows(weights, mask)

@@ -134,8 +134,8 @@ def sums_and_gradient(
     scores, positive_weights, negative_weights = checked
     signs = torch.where(negative_weights > 0, -1.0, 1.0).to(scores)
     gradient = torch.zeros_like(scores)
-    anchors = []
-    for threshold, costs in zip(thresholds, zip(positive_cost, negative_cost, strict=True), strict=True):
+    sums = scores.new_empty(len(Sums._fields), *thresholds.shape)
+    for anchor, (threshold, *costs) in enumerate(zip(thresholds, positive_cost, negative_cost, strict=True)):
         margin = signs * (scores - threshold)
         # A score equal to the threshold is predicted positive: right for a positive, wrong for a negative.
         wrong_positive, wrong_negative = margin < 0, margin <= 0
@@ -154,8 +154,10 @@ def sums_and_gradient(
             wrong_positive * positive_weights,
             wrong_negative * negative_weights,
         )
-        anchors.append([term.sum(0) for term in terms])
-    return Sums(*(torch.stack(parts) for parts in zip(*anchors, strict=True))), gradient
+        # Into one tensor: small ones, kept between large ones that go, would keep their memory from being used again.
+        for which, term in enumerate(terms):
+            torch.sum(term, 0, out=sums[which, anchor])
+    return Sums(*sums), gradient
 
 
 def attach_gradient(value: Tensor, scores: Tensor, gradient: Tensor) -> Tensor:

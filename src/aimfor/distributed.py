@@ -18,6 +18,7 @@ def sum_over_ranks(tensor: Tensor) -> Tensor:
     """The tensor added up over all ranks, the same on each."""
     if world_size() == 1:
         return tensor
-    total = tensor.clone()
+    total = tensor.double()  # one type for all ranks, whatever the type of their scores
+    total = total.clone() if total is tensor else total
     torch.distributed.all_reduce(total)
-    return total
+    return total.to(tensor.dtype)

@@ -134,20 +134,19 @@ class Loss(nn.Module):
             A scalar.
         """
         learning = self.training and torch.is_grad_enabled()
-        if not torch.compiler.is_compiling():
-            return attach_gradient(*self._evaluate(scores, labels, weights, mask, learning))
-        if self.multiclass:
-            return self._between_graphs(scores, labels, weights, mask, learning)  # pyright: ignore[reportCallIssue]
+        # Of classes the log-odds have a graph of their own, and sparse labels are nothing that a compiled graph knows.
+        if not torch.compiler.is_compiling() or self.multiclass or labels.layout != torch.strided:
+            return self._at_once(scores, labels, weights, mask, learning)  # pyright: ignore[reportCallIssue]
         buffers = [buffer for buffer in self.state._buffers.values() if buffer is not None]
         inputs = scores.detach(), labels, weights, mask, buffers, self._number, learning
         value, gradient = torch.ops.aimfor.loss(*inputs)
         return torch.ops.aimfor.attach_gradient(value, scores, gradient)
 
     @torch.compiler.disable
-    def _between_graphs(
+    def _at_once(
         self, scores: Tensor, labels: Tensor, weights: Tensor | None, mask: Tensor | None, learning: bool
     ) -> Tensor:
-        """Classes in a compiled model: their log-odds have a graph of their own."""
+        """The loss outside compiled graphs, or between two of them."""
         return attach_gradient(*self._evaluate(scores, labels, weights, mask, learning))
 
     def _evaluate(
@@ -164,8 +163,8 @@ class Loss(nn.Module):
                 run = NativeRun(self.state, self._options(), batch, learning)
             else:
                 run = TorchRun(self.state, self._options(), batch, engine)
-        except (TypeError, ValueError):
-            if learning:  # the other ranks wait for this one's census
+        except Exception:
+            if learning:  # the other ranks wait for this one's census, whatever went wrong here
                 sum_over_ranks(self._sent_census(None))
             raise
         value, gradient = self._pass(run, learning)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from aimfor import state as state_rules
 from aimfor.aims import Anchors
-from aimfor.batches import LARGEST, Batch, Positives, refuse, valid_weights
+from aimfor.batches import LARGEST_SCORE, LARGEST_WEIGHT, Batch, Positives, refuse, valid_weights
 from aimfor.bounds import Counts, Sums
 from aimfor.state import State
 from aimfor.surrogates import LEAK, SURROGATES
@@ -145,8 +145,8 @@ class Prepared:
             rows=scores.shape[0],
             labels=scores.shape[1],
             scores=_matrix(self.scores),
-            largest_score=LARGEST,
-            largest_weight=LARGEST,
+            largest_score=LARGEST_SCORE,
+            largest_weight=LARGEST_WEIGHT,
             score_type=SCORE_TYPES[self.scores.dtype],
             threads=torch.get_num_threads(),
         )
