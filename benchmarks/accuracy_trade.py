@@ -313,15 +313,5 @@ def report(cells: Cells) -> None:
     draw(cells)
 
 
-def main() -> None:
-    arguments = paper.arguments_of(__doc__)
-    if arguments.quick:
-        return page.hold(lambda cells: again(cells, arguments))
-    cells = page.committed(NAME)
-    if not arguments.report:
-        run(cells, arguments)
-    return report(cells)
-
-
 if __name__ == "__main__":
-    main()
+    paper.command(__doc__, NAME, again, run, report)

@@ -176,15 +176,7 @@ def report(cells: Cells) -> None:
     draw(cells)
 
 
-def main() -> None:
-    arguments = paper.arguments_of(__doc__)
-    if arguments.quick:
-        return page.hold(lambda cells: again(cells, arguments))
-    cells = page.committed(NAME)
-    if not arguments.report:
-        run(cells, arguments, list(product(paper.SETS, SEEDS)))
-    return report(cells)
-
-
 if __name__ == "__main__":
-    main()
+    paper.command(
+        __doc__, NAME, again, lambda cells, asked: run(cells, asked, list(product(paper.SETS, SEEDS))), report
+    )

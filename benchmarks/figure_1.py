@@ -189,15 +189,5 @@ def report(cells: Cells) -> None:
     draw(cells)
 
 
-def main() -> None:
-    arguments = paper.arguments_of(__doc__)
-    if arguments.quick:
-        return page.hold(again)
-    cells = page.committed(NAME)
-    if not arguments.report:
-        run(cells, SEEDS)
-    return report(cells)
-
-
 if __name__ == "__main__":
-    main()
+    paper.command(__doc__, NAME, lambda cells, _: again(cells), lambda cells, _: run(cells, SEEDS), report)

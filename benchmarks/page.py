@@ -28,8 +28,13 @@ class Table(NamedTuple):
         print_table(self.title, self.header, self.rows)
 
     def markdown(self) -> str:
-        lines = [self.header, ["---"] * len(self.header), *self.rows]
-        return f"{self.title}:\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        return f"{self.title}:\n\n{grid(self.header, self.rows)}"
+
+
+def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of the page without a title."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def committed(name: str) -> Cells:

@@ -22,9 +22,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import aimfor
+import page
 import suite_data
 from common import AdamW, Cells, Heads, HeadsLoss, Setting, train_heads
 from patch_features import load_features
+from remade import Remade
 from suite_baselines import scaled
 
 CIFAR = "CIFAR-10 features"
@@ -273,3 +275,20 @@ def grid_ends(rows: Sequence[dict[str, str]], grid_of: Callable[[dict[str, str]]
 def plan_of(row: dict[str, str]) -> Sequence[Setting]:
     """The grid that the set of a cell is trained with."""
     return PLANS[row["set"]].grid
+
+
+def command(
+    description: str | None,
+    name: str,
+    again: Callable[[Cells, argparse.Namespace], list[Remade]],
+    run: Callable[[Cells, argparse.Namespace], None],
+    report: Callable[[Cells], None],
+) -> None:
+    """The command of a script: the full run and its report, the report alone, or the quick form."""
+    arguments = arguments_of(description)
+    if arguments.quick:
+        return page.hold(lambda cells: again(cells, arguments))
+    cells = page.committed(name)
+    if not arguments.report:
+        run(cells, arguments)
+    return report(cells)

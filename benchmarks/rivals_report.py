@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
+import page
 from common import RESULTS, Cells, spread
 from rivals_methods import OTHER_MODELS, OURS, RIVALS, VARIANTS
 from suite import AIMS
@@ -123,7 +124,10 @@ def _ranks(rows: list[dict[str, str]], model: str) -> str:
     ]
     body.append(["critical difference", *(f"{found.critical:.2f}" for found in tables.values())])
     body.append(["sets; splits each", *(f"{len(found.sets)}; {found.splits:.1f}" for found in tables.values())])
-    lines = [f"### {model}: mean rank by the aim's exact metric, ± its standard error over sets", _table(header, body)]
+    lines = [
+        f"### {model}: mean rank by the aim's exact metric, ± its standard error over sets",
+        page.grid(header, body),
+    ]
     lines.append("\n".join(f"- {_place(aim, found)}" for aim, found in tables.items()))
     header = ["in place of `aimfor`", *(f"`{aim}`" for aim in tables)]
     body = []
@@ -137,7 +141,7 @@ def _ranks(rows: list[dict[str, str]], model: str) -> str:
             f"Other ways to use aimfor, each ranked among the same rivals in its place (which place of how many). "
             f"`{CLASSIFIER}` at its defaults is read from results/suite.csv, same rows; it tries more candidates."
         )
-        lines.append(_table(header, body))
+        lines.append(page.grid(header, body))
     return "\n\n".join(lines)
 
 
@@ -180,7 +184,7 @@ def _differences(rows: list[dict[str, str]], model: str) -> str:
         return ""
     title = f"### {model}: aimfor minus the rival, mean over sets ± standard error; sets won, even, lost"
     note = f"{', '.join(OTHER_MODELS)}: another model, beside the table of ranks, as what a user might pick instead."
-    return "\n\n".join([title, _table(header, body), note])
+    return "\n\n".join([title, page.grid(header, body), note])
 
 
 def _paired(rows: list[dict[str, str]], aim: str, one: str, other: str) -> dict[str, list[float]]:
@@ -217,7 +221,7 @@ def _holds(rows: list[dict[str, str]], model: str) -> str:
         "Thresholds just meet the constraint on validation rows; no method here asks for a confidence. Where no "
         "threshold qualified the objective is 0."
     )
-    return f"{title}\n\n{_table(['method', *(f'`{aim}`' for aim in aims)], body)}"
+    return f"{title}\n\n{page.grid(['method', *(f'`{aim}`' for aim in aims)], body)}"
 
 
 def _held(rows: list[dict[str, str]]) -> str:
@@ -261,7 +265,7 @@ def _costs(rows: list[dict[str, str]]) -> str:
         note += (
             f" {row['method']} is in no other table: its grid of six would take {hours:.0f} hours per set and split."
         )
-    return "\n\n".join([title, _table(header, body), note])
+    return "\n\n".join([title, page.grid(header, body), note])
 
 
 def _classifier_rows(model: str) -> list[dict[str, str]]:
@@ -276,11 +280,6 @@ def _values(rows: Sequence[dict[str, str]], aim: str, method: str) -> Values:
 
 def _is(row: dict[str, str], aim: str, method: str) -> bool:
     return row["aim"] == aim and row["method"] == method
-
-
-def _table(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *body]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def draw(cells: Cells) -> None:

@@ -18,7 +18,6 @@ def sum_over_ranks(tensor: Tensor) -> Tensor:
     """The tensor added up over all ranks, the same on each."""
     if world_size() == 1:
         return tensor
-    total = tensor.double()  # one type for all ranks, whatever the type of their scores
-    total = total.clone() if total is tensor else total
+    total = tensor.to(torch.float64, copy=True)  # one type for all ranks, whatever the type of their scores
     torch.distributed.all_reduce(total)
     return total.to(tensor.dtype)
