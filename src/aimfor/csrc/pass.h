@@ -209,19 +209,23 @@ class Pass {
 
     // Weighted squares of the distances from the mean.
     Floats squares_around(const Strip& strip, Floats mean) const {
-        auto square_at = [&](int index) {
+        return tile.weighted ? squares_around<true>(strip, mean) : squares_around<false>(strip, mean);
+    }
+
+    template <bool WEIGHTED>
+    static Floats squares_around(const Strip& strip, Floats mean) {
+        Floats sums[4] = {};  // because each addition waits for the one before
+        auto take = [&](int index, Floats& sum) {
             const Floats score = load(strip.scores + index * LANES);
-            const Floats distance = where(score > ABSENT, smaller(absolute(score - mean), all(1e16f)));
-            const Floats square = distance * distance;
-            return tile.weighted ? load(strip.weights + index * LANES) * square : square;
+            const Floats distance = where(score > ABSENT, score - mean);
+            sum += WEIGHTED ? load(strip.weights + index * LANES) * distance * distance : distance * distance;
         };
-        Floats even = {}, odd = {};  // two sums, because each addition waits for the one before
         int index = 0;
-        for (; index + 2 <= strip.count; index += 2) {
-            even += square_at(index);
-            odd += square_at(index + 1);
+        for (; index + 4 <= strip.count; index += 4) {
+            for (int place = 0; place < 4; ++place) take(index + place, sums[place]);
         }
-        return index < strip.count ? even + odd + square_at(index) : even + odd;
+        for (; index < strip.count; ++index) take(index, sums[0]);
+        return (sums[0] + sums[1]) + (sums[2] + sums[3]);
     }
 };
 
