@@ -402,6 +402,30 @@ def test_batches_of_one_row_learn_thresholds():
     assert 0 < loss.thresholds.item() < 4
 
 
+@pytest.mark.parametrize("engine", ["plain", "fused", "native"])
+def test_one_score_gone_astray_does_not_throw_the_thresholds(engine, monkeypatch):
+    if engine == "native" and aimfor.engine().name != "native":
+        pytest.skip("the native engine was not built")
+    monkeypatch.setenv("AIMFOR_ENGINE", engine)
+    loss = aimfor.Loss("aucpr; num_anchors=3")
+    generator = torch.Generator().manual_seed(0)
+
+    def learn(astray: float = 0.0) -> None:
+        labels = (torch.rand(128, generator=generator) < 0.2).long()
+        scores = labels + torch.randn(128, generator=generator)
+        scores[0] += astray
+        loss(scores, labels)
+
+    for _ in range(300):
+        learn()
+    before = loss.thresholds.clone()
+    learn(astray=1e6)
+    for _ in range(10):
+        learn()
+    assert (loss.thresholds - before).abs().max() < 1.5
+    assert loss.state.score_variance.item() < 3
+
+
 @pytest.mark.parametrize("default", [torch.float64, torch.bfloat16])
 def test_the_default_dtype_does_not_matter(default):
     scores, labels = batch(1)

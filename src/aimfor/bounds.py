@@ -104,8 +104,7 @@ def count(
     checked = entries(batch)
     b, u_cost, v_cost = (part.to(checked.scores) for part in (thresholds, positive_cost, negative_cost))
     sums, gradient = sums_and_gradient(checked, b, u_cost, v_cost, surrogate, sharpness)
-    # Cut off where the square would leave float32.
-    distance = (checked.scores - score_mean.to(checked.scores)).clamp(-1e16, 1e16)
+    distance = checked.scores - score_mean.to(checked.scores)
     weights = checked.positive_weights + checked.negative_weights
     return Counts(sums, (weights * distance.square()).sum(0), gradient)
 

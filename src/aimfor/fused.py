@@ -23,7 +23,7 @@ from aimfor.surrogates import LEAK, Surrogate
 CPU_PIECE = 2**18
 OTHER_PIECE = 2**23
 # Positives whose anchors are worked on together.
-POSITIVES_AT_ONCE = 2**11
+POSITIVES_AT_ONCE = 2**13
 # Rows of a piece are about so long at least, for the sake of vectors.
 NARROWEST = 64
 # The score of an entry that is not there: below every threshold, and within float32 even when it is made sharp.
@@ -38,7 +38,7 @@ LARGEST_LOG = 88.0
 
 
 class Ones(NamedTuple):
-    """Positives of a piece, `[P]` each, counted from its corner; the weights are None for 1."""
+    """Positives of a batch, `[P]` each; the weights are None for 1."""
 
     rows: Tensor
     labels: Tensor
@@ -58,7 +58,7 @@ class Piece(NamedTuple):
         scores: ABSENT where there is nothing to look at; the pass writes into it.
         weights: may be `[rows, 1]`; None for 1.
         absent: where there is nothing to look at; None for nowhere.
-        ones: its positives.
+        ones: rows and labels of its positives, counted from its corner.
         slope: room for the terms of one anchor.
     """
 
@@ -67,7 +67,7 @@ class Piece(NamedTuple):
     scores: Tensor
     weights: Tensor | None
     absent: Tensor | None
-    ones: Ones
+    ones: tuple[Tensor, Tensor]
     slope: Tensor
 
 
@@ -135,24 +135,28 @@ def count(
     """The pass over a listed batch that has been through the census; see `bounds.count`."""
     sums = _zeros(batch, 3, 2, *thresholds.shape)  # loss, slope, error; of positives and negatives
     squares = _zeros(batch, len(score_mean))
-    gradient = _zeros(batch, *batch.scores.shape)
-    for piece in _pieces(batch):
+    gradient = squares.new_empty(batch.scores.shape)  # written by the first anchor
+    at = _by_label(batch)
+    for piece in _pieces(batch, at):
         here = piece.labels
-        b, u_cost, v_cost = (part[:, here].to(squares) for part in (thresholds, positive_cost, negative_cost))
+        b, v_cost = (part[:, here].to(squares) for part in (thresholds, negative_cost))
         sharp = None if sharpness is None else sharpness[here].to(squares)
         squares[here] += _squares(piece, score_mean[here].to(squares))
-        piece.scores[piece.ones.rows, piece.ones.labels] = ABSENT
-        positive, negative = sums[:, :, :, here].unbind(1)
+        piece.scores[piece.ones] = ABSENT
+        negative = sums[:, 1, :, here]
         if errors:
             negative[2].add_(_false_positives(piece, b))
         _add_negatives(piece, b, v_cost, surrogate, sharp, negative, gradient[piece.rows, here])
-        _add_positives(piece, b, u_cost, surrogate, sharp, positive, gradient[piece.rows, here])
+    ones = _ones(batch, at)
+    for first in range(0, len(at), POSITIVES_AT_ONCE):
+        some = ones.part(slice(first, first + POSITIVES_AT_ONCE))
+        _add_positives(some, thresholds, positive_cost, surrogate, sharpness, sums[:, 0], gradient)
     return Counts(Sums(*sums.flatten(0, 1)), squares, gradient)
 
 
 def _squares(piece: Piece, mean: Tensor) -> Tensor:
     """Weighted squares of distances from the mean."""
-    distance = torch.sub(piece.scores, mean, out=piece.slope).clamp_(-1e16, 1e16)
+    distance = torch.sub(piece.scores, mean, out=piece.slope)
     if piece.absent is not None:
         distance.masked_fill_(piece.absent, 0.0)
     distance.mul_(distance)
@@ -160,7 +164,7 @@ def _squares(piece: Piece, mean: Tensor) -> Tensor:
 
 
 def _add_positives(
-    piece: Piece,
+    ones: Ones,
     thresholds: Tensor,
     cost: Tensor,
     surrogate: Surrogate,
@@ -168,22 +172,24 @@ def _add_positives(
     sums: Tensor,
     gradient: Tensor,
 ) -> None:
-    """Add loss, slope and errors of the positives of a piece to the sums, `[3, K, labels]`; write their gradient."""
-    for first in range(0, len(piece.ones.rows), POSITIVES_AT_ONCE):
-        ones = piece.ones.part(slice(first, first + POSITIVES_AT_ONCE))
-        margin = thresholds.index_select(1, ones.labels)  # [K, P]
-        torch.sub(ones.scores, margin, out=margin)
-        terms = margin.new_empty(3, *margin.shape)
-        torch.lt(margin, 0.0, out=terms[2])  # into floats: a mask of bools would take several times as long
-        sharp = None if sharpness is None else sharpness[ones.labels]
-        margin = margin if sharp is None else margin.mul_(sharp)
-        terms[0], terms[1] = surrogate.loss(margin), surrogate.slope(margin)
-        if sharp is not None:
-            terms[1] *= sharp
-        if ones.weights is not None:
-            terms *= ones.weights
-        sums.index_add_(2, ones.labels, terms)
-        gradient[ones.rows, ones.labels] = terms[1].mul_(cost.index_select(1, ones.labels)).sum(0)
+    """Add loss, slope and errors of some positives to the sums, `[3, K, L]`; write their gradient."""
+
+    def of_ones(tensor: Tensor) -> Tensor:
+        return tensor.index_select(-1, ones.labels).to(sums.dtype)
+
+    margin = of_ones(thresholds)  # [K, P]
+    torch.sub(ones.scores, margin, out=margin)
+    terms = margin.new_empty(3, *margin.shape)
+    torch.lt(margin, 0.0, out=terms[2])  # into floats: a mask of bools would take several times as long
+    sharp = None if sharpness is None else of_ones(sharpness)
+    margin = margin if sharp is None else margin.mul_(sharp)
+    terms[0], terms[1] = surrogate.loss(margin), surrogate.slope(margin)
+    if sharp is not None:
+        terms[1] *= sharp
+    if ones.weights is not None:
+        terms *= ones.weights
+    sums.index_add_(2, ones.labels, terms)
+    gradient[ones.rows, ones.labels] = terms[1].mul_(of_ones(cost)).sum(0)
 
 
 def _false_positives(piece: Piece, thresholds: Tensor) -> Tensor:
@@ -204,7 +210,8 @@ def _add_negatives(
     sums: Tensor,
     gradient: Tensor,
 ) -> None:
-    """Add loss and slope of the negatives of a piece to the sums, and their gradient; leaves nothing of the scores."""
+    """Add loss and slope of the negatives of a piece to the sums, and write their gradient; leaves nothing of the
+    scores."""
     # Scores and thresholds from the middle of the thresholds: what is found as a difference keeps its digits there.
     middle = thresholds.mean(0)
     thresholds = thresholds - middle
@@ -221,7 +228,10 @@ def _add_negatives(
         if piece.weights is not None:
             slope.mul_(piece.weights)
         torch.sum(slope, 0, out=slope_sum)
-        gradient.addcmul_(slope, anchor_cost)
+        if anchor == 0:
+            torch.mul(slope, anchor_cost, out=gradient)
+        else:
+            gradient.addcmul_(slope, anchor_cost)
         torch.sum(curve.loss(), 0, out=loss_sum)
     sums[0].add_(curve.finished(losses, slopes))
     sums[1].sub_(slopes.mul_(unit))
@@ -381,13 +391,13 @@ CURVES: dict[str, type[Curve]] = {
 }
 
 
-def _pieces(batch: Batch) -> Iterator[Piece]:
-    """Cut a batch into pieces. Their tensors are the same memory, filled again for every piece."""
+def _pieces(batch: Batch, at: Tensor) -> Iterator[Piece]:
+    """Cut a batch with ones at these positions into pieces. Their tensors are the same memory, filled again for every
+    piece."""
     scores, kind = batch.scores.detach(), _kind(batch)
     blocks = list(_blocks(batch))
     height, width = (part.stop - part.start for part in blocks[0])
     room = scores.new_empty(2, height * width, dtype=kind)
-    at = _by_label(batch)
     edges = [end * len(scores) for _, labels in blocks for end in (labels.start, labels.stop)]
     ends = torch.searchsorted(at, torch.tensor(edges, device=at.device)).tolist()
     for (rows, labels), first, last in zip(blocks, ends[::2], ends[1::2], strict=True):
@@ -401,9 +411,7 @@ def _pieces(batch: Batch) -> Iterator[Piece]:
         if shape[0] < len(scores):
             inside = (ones_rows >= 0) & (ones_rows < shape[0])
             ones_rows, ones_labels = ones_rows[inside], ones_labels[inside]
-        ones_weights = None if weights is None else weights.expand(shape)[ones_rows, ones_labels]
-        ones = Ones(ones_rows, ones_labels, values[ones_rows, ones_labels], ones_weights)
-        yield Piece(rows, labels, values, weights, absent, ones, slope)
+        yield Piece(rows, labels, values, weights, absent, (ones_rows, ones_labels), slope)
 
 
 def _blocks(batch: Batch) -> Iterator[tuple[slice, slice]]:
@@ -437,6 +445,13 @@ def _by_label(batch: Batch) -> Tensor:
     at = batch.labels.columns * len(batch.scores) + rows
     # numpy sorts, and below finds, the few ones several times as fast as torch does.
     return torch.from_numpy(np.sort(at.numpy())) if at.device.type == "cpu" else at.sort().values
+
+
+def _ones(batch: Batch, at: Tensor) -> Ones:
+    """What stands at these positions, counted down the columns."""
+    rows, labels, kind = at % len(batch.scores), at // len(batch.scores), _kind(batch)
+    weights = None if batch.weights is None else batch.weights.expand_as(batch.scores)[rows, labels].to(kind)
+    return Ones(rows, labels, batch.scores.detach()[rows, labels].to(kind), weights)
 
 
 def _not_zero(labels: Tensor) -> tuple[Tensor, Tensor]:

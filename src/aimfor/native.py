@@ -90,7 +90,7 @@ class Rules(Structure):
     _fields_ = (
         *((name, c_float) for name in ("dual_rate", "threshold_rate", "sharpness", "leak")),
         *((name, c_float) for name in ("forget", "forget_slope", "progress", "max_multiplier", "longest_count")),
-        *((name, c_float) for name in ("smallest_size", "smallest_deviation", "rounding")),
+        *((name, c_float) for name in ("smallest_size", "smallest_deviation", "rounding", "outlying", "mean_rounding")),
         ("warmup", c_int64),
         *((name, c_int32) for name in ("surrogate", "tight", "exact", "learning")),
         *((name, c_int32) for name in ("looking", "count_every", "counting")),
@@ -123,6 +123,8 @@ def rules(
         smallest_size=state_rules.SMALLEST_SIZE,
         smallest_deviation=state_rules.SMALLEST_DEVIATION,
         rounding=state_rules.ROUNDING,
+        outlying=state_rules.OUTLYING,
+        mean_rounding=state_rules.MEAN_ROUNDING,
         warmup=warmup,
         surrogate=list(SURROGATES).index(name),
         tight=not surrogate.convex,

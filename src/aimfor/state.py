@@ -39,6 +39,11 @@ SMALLEST_DEVIATION = 1e-6
 # Two slopes that differ by less, against their sum, cancel: the rest is rounding, and a threshold step of full size
 # would be made of it.
 ROUNDING = 1e-6
+# A batch pulls the running mean of the scores, and their spread, by so many deviations at most: a single score gone
+# astray would otherwise lengthen the steps of the thresholds for hundreds of batches.
+OUTLYING = 4.0
+# A deviation below this share of the mean is the rounding of scores that are all the same, and holds nothing back.
+MEAN_ROUNDING = 1e-5
 # Started low: a constraint that weighs too much at first costs more steps than one that has to be learned.
 START_MULTIPLIER = 0.1
 
@@ -184,7 +189,14 @@ class State(nn.Module):
         starting = active & (self.steps == 0)
         self.thresholds.lerp_(mean_score, starting.float())
         # The mean is a running one, so that batches of one row have a spread too.
+        reach = self._reach()
+        mean_score = mean_score.clamp(self.score_mean - reach, self.score_mean + reach)
         self.score_mean.lerp_(mean_score, active * (1 / (self.steps + 1).float()).clamp(min=FORGET))
+
+    def _reach(self) -> Tensor:
+        """`[L]`, how far from the running mean of the scores a batch may count for; inf until they have spread."""
+        deviation = self.score_variance.sqrt()
+        return torch.where(deviation > MEAN_ROUNDING * self.score_mean.abs(), OUTLYING * deviation, torch.inf)
 
     def learn_(self, step: Step, dual_rate: float, threshold_rate: float) -> None:
         """One step of multipliers and thresholds.
@@ -204,7 +216,7 @@ class State(nn.Module):
             running.lerp_(found.float(), forget)
         for running, found in zip((*self.rates[2:], self.exact_positives), step.exact, strict=True):
             running.lerp_(found.float(), forget * step.counts_for)
-        self.score_variance.lerp_(step.variance.float(), forget)
+        self.score_variance.lerp_(torch.minimum(step.variance.float(), self._reach().square()), forget)
 
         if anchors.multiplier is None:
             stepped = torch.add(self.multipliers, self._dual_step_(step, forget), alpha=dual_rate)

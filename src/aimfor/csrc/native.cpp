@@ -218,9 +218,11 @@ void aimfor_observe(
         set(priors, chosen(taking_part, inside(positives / (positives + negatives)), all(0.5f)));
 
         const Floats mean = get(census + 2 * labels) / chosen(active, weight, all(1.0f)), before = get(state->score_mean);
+        const Floats farthest = reach(get(state->score_variance), before, *rules);
+        const Floats held = larger(smaller(mean, before + farthest), before - farthest);
         Floats steps = {};
         for (int lane = 0; lane < used; ++lane) steps[lane] = static_cast<float>(state->steps[first + lane]);
-        set(state->score_mean, moved(before, mean, where(active, larger(1.0f / (steps + 1.0f), all(rules->forget)))));
+        set(state->score_mean, moved(before, held, where(active, larger(1.0f / (steps + 1.0f), all(rules->forget)))));
         const Ints starting = active & (steps == 0.0f);
         for (int64_t anchor = 0; bits(starting) && anchor < anchors; ++anchor) {
             float* thresholds = state->thresholds + anchor * labels;

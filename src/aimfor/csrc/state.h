@@ -38,6 +38,7 @@ struct State {
 struct Rules {
     float dual_rate, threshold_rate, sharpness, leak;
     float forget, forget_slope, progress, max_multiplier, longest_count, smallest_size, smallest_deviation, rounding;
+    float outlying, mean_rounding;
     int64_t warmup;
     int32_t surrogate;  // SurrogateKind
     int32_t tight;      // reached by a ladder from the hinge
@@ -67,6 +68,12 @@ inline Floats chosen(Ints mask, Floats yes, Floats no) { return mask ? yes : no;
 
 // A counted prior, away from 0 and 1.
 inline Floats inside(Floats prior) { return smaller(larger(prior, all(1e-7f)), all(1.0f - 1e-7f)); }
+
+// State._reach
+inline Floats reach(Floats variance, Floats mean, const Rules& rules) {
+    const Floats deviation = root(variance);
+    return chosen(deviation > rules.mean_rounding * absolute(mean), rules.outlying * deviation, all(INFINITY));
+}
 
 struct Rates {
     Floats u, v, p;
@@ -150,7 +157,9 @@ class Group {
         const Floats variance = load(columns.squares() + label) / weight;
         positives = moved(get(state.positives + first), positives_came, forget);
         exact_positives = moved(get(state.exact_positives + first), positives_came, forget * counts_for);
-        const Floats spread = moved(get(state.score_variance + first), variance, forget);
+        const Floats before = get(state.score_variance + first);
+        const Floats farthest = reach(before, get(state.score_mean + first), rules);
+        const Floats spread = moved(before, smaller(variance, farthest * farthest), forget);
         if (rules.learning) {
             set(state.positives + first, positives);
             set(state.exact_positives + first, exact_positives);
