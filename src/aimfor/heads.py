@@ -250,9 +250,14 @@ class Heads(nn.Module, ABC):
         """Scores of all rows `[n, G, L]`, in evaluation mode and on the CPU."""
         was_training = self.training
         self.eval()
-        parts = [self(rows.take(part)).cpu() for part in chunks(len(rows))]
+        # Into one tensor: small ones, kept between large ones that go, would keep their memory from being used again.
+        found = torch.empty(0)
+        for part in chunks(len(rows)):
+            scores = self(rows.take(part))
+            found = torch.empty(len(rows), *scores.shape[1:], dtype=scores.dtype) if part.start == 0 else found
+            found[part] = scores
         self.train(was_training)
-        return torch.cat(parts)
+        return found
 
 
 class Layers(Heads):
