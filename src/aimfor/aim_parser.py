@@ -45,6 +45,10 @@ SHORT_NAMES = {
     r"\bp@r(?![a-z])": "precision@recall",
     r"(?<![a-z])prec(?![a-z])": "precision",
     r"(?<![a-z])rec(?![a-z])": "recall",
+    r"(?<![a-z])ppv(?![a-z])": "precision",
+    r"(?<![a-z])sensitivity(?![a-z])": "tpr",
+    # Most specificity is least of the false-positive rate.
+    r"(?<![a-z])(?:specificity|tnr)@": "fpr@",
 }
 EXAMPLES = "'recall@precision>=0.9', 'tpr@fpr<=0.01', 'aucpr', 'aucroc[fpr<=0.1]', 'f1'"
 
@@ -150,6 +154,7 @@ def _nearest(head: str) -> str | None:
     head = re.sub(rf"\(({NUMBER})\)", r"\1", head)
     for short, name in SHORT_NAMES.items():
         head = re.sub(short, name, head)
+    head = re.sub(rf"(?:specificity|tnr)>=?({NUMBER})", lambda at: f"fpr<={1 - float(at[1]):.12g}", head)
     numbers = re.findall(TARGET, head)
     skeleton = re.sub(r"=?([<>])=?", r"\1=", re.sub(TARGET, "#", head))
     # 0.8<=precision is precision>=0.8, and 0.1>=fpr>=0.01 is 0.01<=fpr<=0.1
