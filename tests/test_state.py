@@ -42,18 +42,18 @@ def test_one_batch_with_many_errors_does_not_throw_the_multiplier():
 def test_rare_spikes_balance_to_the_limit():
     """Spikes that meet a false-positive rate in the mean leave the multiplier where it is, in the mean."""
     state = State(1, 1, None)
-    state.multipliers.fill_(5.0)
+    state.multipliers.fill_(1.0)
     for number in range(2000):
-        step(state, 0.5, 0.02 if number % 20 == 0 else 0.0, aim="tpr@fpr<=0.001", dual_rate=0.01)
-    assert state.multipliers.item() == pytest.approx(5.0, abs=1.0)
+        step(state, 0.5, 0.02 if number % 20 == 0 else 0.0, aim="tpr@fpr<=0.001", dual_rate=0.001)
+    assert state.multipliers.item() == pytest.approx(1.0, abs=0.1)
 
 
 def test_a_multiplier_gives_way_where_nothing_is_predicted_positive():
     state = State(1, 1, None)
-    state.multipliers.fill_(2.0)
+    state.multipliers.fill_(1.5)
     for _ in range(5):
         step(state, 1.0, 0.0)
-    assert state.multipliers.item() == pytest.approx(2.0 - 5 * 0.1)
+    assert state.multipliers.item() == pytest.approx(1.5 - 5 * 0.1)
 
 
 def test_a_relative_violation_is_felt_at_small_recall():

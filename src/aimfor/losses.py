@@ -323,7 +323,7 @@ class Loss(nn.Module):
             kind = "exact" if self.constraint == "exact" else self.surrogate.name
             warnings.warn(
                 f"the {kind} constraint of {str(self.aim)!r} looks infeasible for {self._named(stuck)}: it stays "
-                f"broken however much it weighs; try {', '.join([*ways, 'an area such as aucpr', 'a milder target'])}",
+                f"broken at the largest weight it gets; try {', '.join([*ways, 'an area such as aucpr', 'a milder target'])}",
                 InfeasibleConstraintWarning,
                 stacklevel=checks.callers_level(),
             )

@@ -25,9 +25,10 @@ LOOK_EVERY = 100
 # Errors are counted in every so many batches, where they do not drive the multipliers and a label has some: to count
 # them takes a tenth of a pass. A divisor of LOOK_EVERY, as the look needs them.
 COUNT_EVERY = 4
-# A multiplier is of order 1 where the constraint can be met (it is divided by its bound). One that has come this far
-# already weighs hardly anything but the constraint, and going on would drown every other anchor.
-MAX_MULTIPLIER = 20.0
+# A multiplier is divided by its bound: under a limit on the false-positive rate, or a recall to be kept, that of the
+# optimum is at most 1 where the ROC curve is concave, and under a precision to be kept errors weigh at 2 two thirds of what
+# they ever can. Further up it would only be wound up while the model is on its way, and drown every other anchor.
+MAX_MULTIPLIER = 2.0
 # Batches of the present weight that a count of the classes may hold.
 LONGEST_COUNT = 2.0**20
 # Load and room of a constraint below this are those of predicting nothing.
