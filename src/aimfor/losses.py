@@ -320,10 +320,11 @@ class Loss(nn.Module):
             self.state.warned = True
             ways = ['constraint="exact"'] if self.constraint == "surrogate" else []
             ways += ['surrogate="sigmoid" with constraint="exact"'] if self.surrogate.convex else []
+            ways += ["an area such as aucpr", "a milder target"]
             kind = "exact" if self.constraint == "exact" else self.surrogate.name
             warnings.warn(
                 f"the {kind} constraint of {str(self.aim)!r} looks infeasible for {self._named(stuck)}: it stays "
-                f"broken at the largest weight it gets; try {', '.join([*ways, 'an area such as aucpr', 'a milder target'])}",
+                f"broken at the largest weight it gets; try {', '.join(ways)}",
                 InfeasibleConstraintWarning,
                 stacklevel=checks.callers_level(),
             )
