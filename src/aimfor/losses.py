@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from aimfor import checks
 from aimfor.aim_parser import aim as parse_aim
-from aimfor.aims import NO_RATES, Aim, Anchors, Rates
+from aimfor.aims import NO_RATES, Aim, Anchors, PointAim, Rates
 from aimfor.batches import known_priors, training_batch
 from aimfor.bounds import attach_gradient
 from aimfor.diagnostics import Diagnostics, diagnose
@@ -320,7 +320,8 @@ class Loss(nn.Module):
             self.state.warned = True
             ways = ['constraint="exact"'] if self.constraint == "surrogate" else []
             ways += ['surrogate="sigmoid" with constraint="exact"'] if self.surrogate.convex else []
-            ways += ["an area such as aucpr", "a milder target"]
+            ways += ["an area such as aucpr"] if isinstance(self.aim, PointAim) else []
+            ways += ["a milder target"]
             kind = "exact" if self.constraint == "exact" else self.surrogate.name
             warnings.warn(
                 f"the {kind} constraint of {str(self.aim)!r} looks infeasible for {self._named(stuck)}: it stays "

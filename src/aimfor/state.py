@@ -26,8 +26,8 @@ LOOK_EVERY = 100
 # them takes a tenth of a pass. A divisor of LOOK_EVERY, as the look needs them.
 COUNT_EVERY = 4
 # A multiplier is divided by its bound. Under a limit on the false-positive rate, or a recall to be kept, that of the
-# optimum is at most 1 where the ROC curve is concave; under a precision to be kept, false positives weigh at 2 two thirds
-# of what they ever can. Further up it would only be wound up while the model is on its way, and drown other anchors.
+# optimum is at most 1 where the ROC curve is concave; under a precision to be kept, false positives weigh two thirds of
+# what they ever can at 2. Further up it would only be wound up while the model is on its way, and drown other anchors.
 MAX_MULTIPLIER = 2.0
 # Batches of the present weight that a count of the classes may hold.
 LONGEST_COUNT = 2.0**20
