@@ -79,12 +79,13 @@ def ranked(rows: Sequence[dict[str, str]], aim: str, ours: str = OURS) -> Ranked
     """Ranks of the rivals that have this aim and of one of ours; None while no set has all of them."""
     methods = [method for method in (*RIVALS, ours) if any(_is(row, aim, method) for row in rows)]
     values = [_values(rows, aim, method) for method in methods]
-    common = set.intersection(*(set(one) for one in values)) if values else set()
+    common = sorted(set.intersection(*(set(one) for one in values))) if values else []
     sets = sorted({name for name, _ in common})
     if ours not in methods or len(methods) < 3 or len(sets) < 2:
         return None
     table = np.array([[np.mean([one[key] for key in common if key[0] == name]) for one in values] for name in sets])
-    ranks = np.array([stats.rankdata(-line.round(9)) for line in table])
+    table = table.round(9)  # equals stay equal, in the test too
+    ranks = np.array([stats.rankdata(-line) for line in table])
     count = len(methods)
     quantile = float(stats.studentized_range.ppf(1 - LEVEL, count, np.inf)) / math.sqrt(2)
     critical = quantile * math.sqrt(count * (count + 1) / (6 * len(sets)))

@@ -23,7 +23,7 @@ from aimfor.surrogates import LEAK, Surrogate
 CPU_PIECE = 2**18
 OTHER_PIECE = 2**23
 # Positives whose anchors are worked on together.
-POSITIVES_AT_ONCE = 2**13
+POSITIVES_AT_ONCE = 2**11
 # Rows of a piece are about so long at least, for the sake of vectors.
 NARROWEST = 64
 # The score of an entry that is not there: below every threshold, and within float32 even when it is made sharp.
@@ -38,16 +38,12 @@ LARGEST_LOG = 88.0
 
 
 class Ones(NamedTuple):
-    """Positives of a batch, `[P]` each; the weights are None for 1."""
+    """Some positives of a batch, `[P]` each; the weights are None for 1."""
 
     rows: Tensor
     labels: Tensor
     scores: Tensor
     weights: Tensor | None
-
-    def part(self, some: slice) -> "Ones":
-        weights = None if self.weights is None else self.weights[some]
-        return Ones(self.rows[some], self.labels[some], self.scores[some], weights)
 
 
 class Piece(NamedTuple):
@@ -147,10 +143,8 @@ def count(
         if errors:
             negative[2].add_(_false_positives(piece, b))
         _add_negatives(piece, b, v_cost, surrogate, sharp, negative, gradient[piece.rows, here])
-    ones = _ones(batch, at)
-    for first in range(0, len(at), POSITIVES_AT_ONCE):
-        some = ones.part(slice(first, first + POSITIVES_AT_ONCE))
-        _add_positives(some, thresholds, positive_cost, surrogate, sharpness, sums[:, 0], gradient)
+    for some in at.split(POSITIVES_AT_ONCE) if len(at) else ():
+        _add_positives(_ones(batch, some), thresholds, positive_cost, surrogate, sharpness, sums[:, 0], gradient)
     return Counts(Sums(*sums.flatten(0, 1)), squares, gradient)
 
 
