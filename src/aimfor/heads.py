@@ -251,11 +251,9 @@ class Heads(nn.Module, ABC):
         was_training = self.training
         self.eval()
         # Into one tensor: small ones, kept between large ones that go, would keep their memory from being used again.
-        found = torch.empty(0)
+        found = torch.empty(len(rows), self.num_heads, self.num_labels, dtype=rows.dtype)
         for part in chunks(len(rows)):
-            scores = self(rows.take(part))
-            found = torch.empty(len(rows), *scores.shape[1:], dtype=scores.dtype) if part.start == 0 else found
-            found[part] = scores
+            found[part] = self(rows.take(part))
         self.train(was_training)
         return found
 
