@@ -296,6 +296,13 @@ def test_the_number_of_threads_changes_nothing(shape, monkeypatch):
         ([0, 2, 1], [0], [1.0], "labels must have row starts in order"),
         ([0, 2, 2], [1, 1], [1.0, 1.0], "labels must be 0 or 1 in every entry, got 2"),
         ([0, 1, 2], [0, 1], [1.0, 3.0], "labels must be 0 or 1 in every entry, got 3"),
+        ([0, 1, 2], [0, 1], [1.0, torch.nan], "labels must be 0 or 1 in every entry, got nan"),
+        ([0, 1, 2], [0, 1], [1, 3], "labels must be 0 or 1 in every entry, got 3"),
+        ([1, 1, 2], [0, 1], [1.0, 1.0], "labels must have row starts in order"),
+        ([0, 1, 1], [0, 1], [1.0, 1.0], "labels must have row starts in order"),
+        ([0, 1, 2], [0, 1], [1.0], "labels must have one more row start than rows and a value for each column"),
+        ([0, 1], [0], [1.0], "labels must have one more row start than rows and a value for each column"),
+        ([0, 1, 2], [[0], [1]], [1.0, 1.0], "labels must have one more row start than rows and a value for each"),
     ],
 )
 def test_sparse_labels_made_of_anything(engine, starts, columns, values, message, monkeypatch):

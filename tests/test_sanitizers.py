@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from aimfor import native
+
 ROOT = Path(__file__).resolve().parent.parent
 CASES = "odd_shapes or extremes or weights_and_masks or forms_of_labels or other_types or views or any_shape or threads"
+CASES += " or sparse_labels_made_of_anything"
 
 # The tests of another file, with this library in place of the installed one.
 RUNNER = """
@@ -33,6 +36,7 @@ def test_the_library_under_sanitizers(tmp_path):
     flags = ["-std=c++17", "-O1", "-g", "-march=x86-64-v3", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"]
     checks = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
     source = str(ROOT / "src/aimfor/csrc/native.cpp")
+    checks += [f'-DAIMFOR_SOURCES="{native._sources()}"']  # without which it would not be loaded
     build = [compiler, *flags, *checks, "-fopenmp", "-fPIC", "-shared", source, "-o", str(library)]
     built = subprocess.run(build, capture_output=True, text=True, check=False)
     if built.returncode:

@@ -24,10 +24,15 @@ RULES = {
 
 
 class Positives(NamedTuple):
-    """Sparse labels: row i is positive in `columns[starts[i]:starts[i + 1]]`."""
+    """Sparse labels: row i is positive in `columns[starts[i]:starts[i + 1]]`.
+
+    As they come, `values` are stored at the columns and nothing has been checked; None once they are known to be 1 and
+    the rest to be in order.
+    """
 
     starts: Tensor
     columns: Tensor
+    values: Tensor | None = None
 
 
 class Batch(NamedTuple):
@@ -144,6 +149,26 @@ def valid_weights(weights: Tensor, mask: Tensor | None) -> None:
     every_entry("weights", weights.expand_as(valid), valid)
 
 
+def valid_positions(labels: Positives, num_labels: int) -> Positives:
+    """Refuse sparse labels with a position outside or a value that is not 0 or 1; leaves out zeros that are stored."""
+    starts, columns, values = labels
+    if values is None:
+        return labels
+    # torch does not check what a sparse tensor is made of, and a position outside would be read as memory.
+    in_order = starts[0] == 0 and starts[-1] == len(columns) and bool((starts.diff() >= 0).all())
+    checks.rule(bool(in_order), "labels", "must have row starts in order", starts.tolist()[:5])
+    # By the smallest and the largest, which are found several times as fast as masks are looked through.
+    if not _all_within(columns, 0, num_labels - 1):
+        outside = (columns < 0) | (columns >= num_labels)
+        raise ValueError(f"labels must have columns in 0..{num_labels - 1}, got {columns[outside][0].item()}")
+    if _all_within(values, 1, 1):
+        return Positives(starts, columns)
+    ones = values == 1
+    every_entry("labels", values, ones | (values == 0))
+    kept = torch.cat([ones.new_zeros(1), ones]).cumsum(0)
+    return Positives(kept[starts], columns[ones])
+
+
 def _comparable(values: Tensor) -> Tensor:
     """In at least float32: torch compares in the type of the tensor, and in float16 the largest number is inf."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
@@ -206,7 +231,7 @@ def _per_entry(name: str, value: Tensor | None, scores: Tensor) -> Tensor | None
 
 
 def _positions(labels: Tensor) -> Positives:
-    """The ones of a sparse matrix."""
+    """A sparse matrix as it is stored."""
     if labels.ndim != 2 or labels.layout not in (torch.sparse_csr, torch.sparse_coo):
         raise TypeError(f"labels must be dense, sparse CSR or sparse COO of shape [B, L], got {labels.layout}")
     if labels.layout == torch.sparse_coo:
@@ -214,20 +239,11 @@ def _positions(labels: Tensor) -> Positives:
             warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
             labels = labels.coalesce().to_sparse_csr()
     starts, columns, values = labels.crow_indices().long(), labels.col_indices().long(), labels.values()
-    # torch does not check what a sparse tensor is made of, and a position outside would be read as memory.
-    in_order = starts[0] == 0 and starts[-1] == len(columns) and bool((starts.diff() >= 0).all())
-    checks.rule(bool(in_order), "labels", "must have row starts in order", starts.tolist()[:5])
-    # By the smallest and the largest, which are found several times as fast as masks are looked through.
-    if not _all_within(columns, 0, labels.shape[1] - 1):
-        outside = (columns < 0) | (columns >= labels.shape[1])
-        raise ValueError(f"labels must have columns in 0..{labels.shape[1] - 1}, got {columns[outside][0].item()}")
-    if not _all_within(values, 1, 1):
-        ones = values == 1
-        every_entry("labels", values, ones | (values == 0))
-        # Zeros that are stored all the same.
-        kept = torch.cat([ones.new_zeros(1), ones]).cumsum(0)
-        return Positives(kept[starts], columns[ones])
-    return Positives(starts, columns)
+    # Nor does torch check this, and the C++ engine reads as far.
+    lengths = (*starts.shape, *columns.shape, *values.shape)
+    if lengths != (labels.shape[0] + 1, len(columns), len(columns)):
+        raise ValueError(f"labels must have one more row start than rows and a value for each column, got {lengths}")
+    return Positives(starts, columns, values)
 
 
 def _all_within(values: Tensor, low: int, high: int) -> bool:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from aimfor.batches import Batch, Positives, every_entry, valid_scores, valid_weights
+from aimfor.batches import Batch, Positives, every_entry, valid_positions, valid_scores, valid_weights
 from aimfor.surrogates import Surrogate
 
 
@@ -73,7 +73,7 @@ def entries(batch: Batch) -> Entries:
     valid_scores(scores)
     labels = batch.labels
     if isinstance(labels, Positives):
-        labels = _dense(labels, scores)
+        labels = _dense(valid_positions(labels, scores.shape[1]), scores)
     labels = torch.where(present, labels, 0)
     positive = labels == 1
     every_entry("labels", labels, positive | (labels == 0))

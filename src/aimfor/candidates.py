@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aimfor.aims import AUCPR, Aim
+from aimfor.aims import AUCPR, Aim, PointAim
 from aimfor.full_batch import converge_
 from aimfor.heads import Heads
 from aimfor.metrics import UndefinedMetricWarning
@@ -41,12 +41,20 @@ def log_loss_recipes(decays: Sequence[float], multiclass: bool) -> list[Recipe]:
 
 
 def aim_recipes(aim: Aim, decay: float, restarts: int) -> list[Recipe]:
-    """The aim and its area, with convex and tight surrogates, from log-loss and, `restarts` times, from scratch."""
+    """The aim and its area, with convex and tight surrogates, from log-loss and, `restarts` times, from scratch.
+
+    The hinge is loose: at a point it stops far on the safe side of its constraint, so there the exact rates drive the
+    multiplier. Over an area it is better left alone.
+    """
+
+    def constraint(one: Aim, surrogate: str) -> str:
+        return "exact" if surrogate == "hinge" and isinstance(one, PointAim) else "surrogate"
+
     area = AUCPR()
     starts = [("log-loss", 1), *(("scratch", attempt) for attempt in range(1, restarts + 1))]
     aims = [aim] if aim == area else [aim, area]
     return [
-        Recipe(one, surrogate, "surrogate", start, decay, attempt=attempt)
+        Recipe(one, surrogate, constraint(one, surrogate), start, decay, attempt=attempt)
         for one in aims
         for surrogate in ("hinge", "sigmoid")
         for start, attempt in starts

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aimfor.batches import Batch, Positives, every_entry, valid_scores, valid_weights
+from aimfor.batches import Batch, Positives, every_entry, valid_positions, valid_scores, valid_weights
 from aimfor.bounds import Counts, Sums
 from aimfor.surrogates import LEAK, Surrogate
 
@@ -75,7 +75,8 @@ def listed(batch: Batch) -> Batch:
     if isinstance(labels, Tensor):
         rows, columns = _not_zero(labels)
     else:
-        rows, columns = torch.repeat_interleave(labels.starts.diff()), labels.columns
+        starts, columns, _ = valid_positions(labels, shape[1])
+        rows = torch.repeat_interleave(starts.diff())
     for part in (batch.weights, batch.mask):
         if part is not None:
             present = part.expand(shape)[rows, columns] != 0
@@ -144,7 +145,8 @@ def count(
             negative[2].add_(_false_positives(piece, b))
         _add_negatives(piece, b, v_cost, surrogate, sharp, negative, gradient[piece.rows, here])
     for some in at.split(POSITIVES_AT_ONCE) if len(at) else ():
-        _add_positives(_ones(batch, some), thresholds, positive_cost, surrogate, sharpness, sums[:, 0], gradient)
+        found = sums[: 3 if errors else 2, 0]
+        _add_positives(_ones(batch, some), thresholds, positive_cost, surrogate, sharpness, found, gradient)
     return Counts(Sums(*sums.flatten(0, 1)), squares, gradient)
 
 
@@ -166,15 +168,17 @@ def _add_positives(
     sums: Tensor,
     gradient: Tensor,
 ) -> None:
-    """Add loss, slope and errors of some positives to the sums, `[3, K, L]`; write their gradient."""
+    """Add loss, slope and, where the sums have room for them, errors of some positives to the sums, `[2 or 3, K, L]`;
+    write their gradient."""
 
     def of_ones(tensor: Tensor) -> Tensor:
         return tensor.index_select(-1, ones.labels).to(sums.dtype)
 
     margin = of_ones(thresholds)  # [K, P]
     torch.sub(ones.scores, margin, out=margin)
-    terms = margin.new_empty(3, *margin.shape)
-    torch.lt(margin, 0.0, out=terms[2])  # into floats: a mask of bools would take several times as long
+    terms = margin.new_empty(len(sums), *margin.shape)
+    if len(sums) > 2:
+        torch.lt(margin, 0.0, out=terms[2])  # into floats: a mask of bools would take several times as long
     sharp = None if sharpness is None else of_ones(sharpness)
     margin = margin if sharp is None else margin.mul_(sharp)
     terms[0], terms[1] = surrogate.loss(margin), surrogate.slope(margin)

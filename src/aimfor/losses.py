@@ -261,7 +261,8 @@ class Loss(nn.Module):
         share = active / torch.where(total > 0, total, 1.0) / self.num_labels
         u_cost, v_cost = u_cost * (share * u_unit), v_cost * (share * v_unit)
         counts_for = state.counts_for(active, self._exact_drives()) if learning else None
-        counts = run.count(census, anchors, u_cost, v_cost, counts_for is not None and bool(counts_for.any()))
+        errors = counts_for is not None and bool(counts_for.any())
+        counts = run.count(census, anchors, u_cost, v_cost, errors)
         sums, squares = reduced(reduce, counts)
 
         # In place from here on, and let go of early: what is `[K, L]` adds up beside the gradient.
@@ -269,7 +270,9 @@ class Loss(nn.Module):
         del u_cost, v_cost
         positives = census[1] * u_unit
         surrogate = Rates(sums.positive_loss.mul_(u_unit), sums.negative_loss.mul_(v_unit), positives)
-        exact = Rates(sums.false_negatives.mul_(u_unit), sums.false_positives.mul_(v_unit), positives)
+        exact = None
+        if errors:
+            exact = Rates(sums.false_negatives.mul_(u_unit), sums.false_positives.mul_(v_unit), positives)
         lagrangian = anchors.violation(surrogate).mul_(multipliers).add_(anchors.objective(surrogate))
         value = lagrangian.mul_(share * anchors.width).sum()
         del lagrangian

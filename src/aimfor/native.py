@@ -18,7 +18,7 @@ from torch import Tensor
 
 from aimfor import state as state_rules
 from aimfor.aims import Anchors
-from aimfor.batches import LARGEST_SCORE, LARGEST_WEIGHT, Batch, Positives, refuse, valid_weights
+from aimfor.batches import LARGEST_SCORE, LARGEST_WEIGHT, Batch, Positives, refuse, valid_positions, valid_weights
 from aimfor.bounds import Counts, Sums
 from aimfor.state import State
 from aimfor.surrogates import LEAK, SURROGATES
@@ -28,9 +28,9 @@ SOURCES = Path(__file__).parent / "csrc"
 
 SCORE_TYPES = {torch.float32: 0, torch.bfloat16: 1}
 LABEL_TYPES = {torch.float32: 1, torch.bool: 2, torch.uint8: 2, torch.int32: 3, torch.int64: 4, torch.float64: 5}
-# What the entry is of that breaks its rule; a position outside is a fault of its own.
+# What the entry is of that breaks its rule; positions of sparse labels that are not plain ones are another fault.
 FAULTS = {1: "scores", 2: "labels", 3: "weights", 5: "labels"}
-OUTSIDE = 4
+ODD_POSITIONS = 4
 
 
 class _Matrix(Structure):
@@ -47,6 +47,7 @@ class _Batch(Structure):
         ("mask", _Matrix),
         ("starts", c_void_p),
         ("columns", c_void_p),
+        ("stored", c_void_p),
         ("positions", c_int64),
         ("positive", c_void_p),
         ("largest_score", c_float),
@@ -156,9 +157,7 @@ class Prepared:
         self.positive = torch.empty(-(-record.labels // 32), record.rows, dtype=torch.int32)
         record.positive = self.positive.data_ptr()
         if isinstance(batch.labels, Positives):
-            self.starts, self.columns = (part.contiguous() for part in batch.labels)
-            record.starts, record.columns = self.starts.data_ptr(), self.columns.data_ptr()
-            record.positions = len(self.columns)
+            self._take_positions(batch.labels)
         else:
             self.labels = _of_readable_type(batch.labels.resolve_neg())
             record.label_values, record.label_type = _matrix(self.labels), LABEL_TYPES[self.labels.dtype]
@@ -176,12 +175,24 @@ class Prepared:
         fault = _Fault()
         census = torch.empty(3, self.scores.shape[1], dtype=torch.float32)
         _done(_library().aimfor_census(byref(self.record), census.data_ptr(), byref(fault)))
-        if fault.kind == OUTSIDE:
-            raise ValueError(f"labels must be at positions inside [B, L], got {int(fault.value)}")
+        if fault.kind == ODD_POSITIONS:
+            # Here it is found out what is odd about them; zeros that are stored all the same are left out.
+            self._take_positions(valid_positions(self.positives, self.record.labels))
+            return self.census()
         if fault.kind:
             name = FAULTS[fault.kind]
             refuse(name, fault.value if self._shown_as_float(name) else int(fault.value))
         return census
+
+    def _take_positions(self, positives: Positives) -> None:
+        """The ones of sparse labels; values that the library cannot read are checked here."""
+        if positives.values is not None and positives.values.dtype != torch.float32:
+            positives = valid_positions(positives, self.record.labels)
+        values = None if positives.values is None else positives.values.contiguous()
+        self.positives = Positives(positives.starts.contiguous(), positives.columns.contiguous(), values)
+        self.record.starts, self.record.columns = (part.data_ptr() for part in self.positives[:2])
+        self.record.stored = None if values is None else values.data_ptr()
+        self.record.positions = len(self.positives.columns)
 
     def _shown_as_float(self, name: str) -> bool:
         return name != "labels" or (hasattr(self, "labels") and self.labels.is_floating_point())

@@ -56,7 +56,7 @@ class Step(NamedTuple):
         active: `[L]`, labels to update; the others keep their state.
         anchors: the table of the aim.
         surrogate: surrogate rates of the batch.
-        exact: 0-1 rates of the batch; looked at where `counts_for` is not 0.
+        exact: 0-1 rates of the batch, looked at where `counts_for` is not 0; None where that is nowhere.
         counts_for: `[L]`, for how many batches the 0-1 rates stand.
         exact_drives: whether, or `[L]` where, the exact rates drive the multipliers instead of the surrogate ones.
         slope: `[K, L]`, derivative of the Lagrangian in the thresholds.
@@ -66,7 +66,7 @@ class Step(NamedTuple):
     active: Tensor
     anchors: Anchors
     surrogate: Rates
-    exact: Rates
+    exact: Rates | None
     counts_for: Tensor
     exact_drives: bool | Tensor
     slope: Tensor
@@ -80,8 +80,10 @@ def difference(one: Tensor, other: Tensor) -> Tensor:
     return rest.mul_(torch.gt(rest.abs(), both.mul_(ROUNDING), out=both))
 
 
-def driving(surrogate: Rates, exact: Rates, exact_drives: bool | Tensor) -> Rates:
+def driving(surrogate: Rates, exact: Rates | None, exact_drives: bool | Tensor) -> Rates:
     """Exact rates where they drive the multipliers, else the surrogate ones."""
+    if exact is None:
+        return surrogate
     if isinstance(exact_drives, bool):
         return exact if exact_drives else surrogate
     u, v = (torch.where(exact_drives, *pair) for pair in zip(exact[:2], surrogate[:2], strict=True))
@@ -215,8 +217,9 @@ class State(nn.Module):
         forget_slope = active * first_mean.clamp(min=FORGET_SLOPE)
         for running, found in zip((*self.rates[:2], self.positives), step.surrogate, strict=True):
             running.lerp_(found.float(), forget)
-        for running, found in zip((*self.rates[2:], self.exact_positives), step.exact, strict=True):
-            running.lerp_(found.float(), forget * step.counts_for)
+        if step.exact is not None:
+            for running, found in zip((*self.rates[2:], self.exact_positives), step.exact, strict=True):
+                running.lerp_(found.float(), forget * step.counts_for)
         self.score_variance.lerp_(torch.minimum(step.variance.float(), self._reach().square()), forget)
 
         if anchors.multiplier is None:

@@ -24,6 +24,7 @@ struct Batch {
     Matrix mask;             // bool; data is null for all True
     const int64_t* starts;   // sparse labels: where the entries of a row start, [rows + 1]
     const int64_t* columns;  // and the labels that are 1
+    const float* stored;     // what is stored there, which must be 1; null where it is known to be
     int64_t positions;       // length of columns
     uint32_t* positive;      // [ceil(labels / 32), rows]: written by the census, a bit for each label that is 1
     float largest_score;
@@ -52,7 +53,7 @@ enum LabelType : int32_t {
     INT64_LABELS = 4,
     DOUBLE_LABELS = 5,
 };
-enum FaultKind : int32_t { NONE = 0, BAD_SCORE = 1, BAD_LABEL = 2, BAD_WEIGHT = 3, BAD_INDEX = 4, REPEATED = 5 };
+enum FaultKind : int32_t { NONE = 0, BAD_SCORE = 1, BAD_LABEL = 2, BAD_WEIGHT = 3, ODD_POSITIONS = 4, REPEATED = 5 };
 
 constexpr int TILE = 128;  // labels: so much of a row that it is worth going to where it lies
 constexpr int ROWS = 128;  // rows whose sums may stay in float; a tile and its gradient fit the second-level cache
@@ -100,7 +101,7 @@ struct alignas(64) Side {  // a vector across two cache lines costs twice
 // positives one after another, with signs turned.
 struct Tile {
     Side negative, positive;
-    int32_t positive_row[GROUP * TILE / LANES];
+    int32_t came_from[GROUP * TILE / LANES];  // where a positive would stand among the negatives
     int positives[TILE];             // of each label
     int positive_lines[TILE / LANES];  // most of them in LANES labels
     bool weighted;
@@ -118,7 +119,7 @@ struct Tile {
             ++positive_lines[label / LANES];
         }
         positive.scores[to] = -negative.scores[from];
-        positive_row[to] = row;
+        came_from[to] = from;
         negative.scores[from] = ABSENT;
         if (!weighted) return;
         positive.weights[to] = negative.weights[from];
@@ -290,7 +291,6 @@ class Loader {
         for (int row = 0; !by_columns && row < place.rows; ++row) {
             const float* scores = reader.scores(place.first_row + row, place, score);
             // Rows lie pages apart, where the processor does not look ahead by itself: fetched for the next tile.
-            if (scores != score) fetch(scores + TILE, TILE);
             if (reader.weighted) {
                 reader.weights(place.first_row + row, place, weight);
                 for (int label = 0; label < place.labels; ++label) {

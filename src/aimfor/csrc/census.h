@@ -9,23 +9,20 @@ namespace aimfor {
 inline void mark_positions(const Batch& batch, Fault* fault) {
     const Reader reader(batch);
     std::fill_n(batch.positive, (batch.labels + WORD - 1) / WORD * batch.rows, 0u);
-    for (int64_t row = 0; row < batch.rows; ++row) {
+    bool odd = batch.starts[0] != 0 || batch.starts[batch.rows] != batch.positions;
+    for (int64_t row = 0; row < batch.rows && !odd; ++row) {
         const int64_t begin = batch.starts[row], end = batch.starts[row + 1];
-        if (begin < 0 || end < begin || end > batch.positions) {
-            *fault = {BAD_INDEX, static_cast<double>(end)};
-            return;
-        }
-        for (int64_t position = begin; position < end; ++position) {
+        odd = begin < 0 || end < begin || end > batch.positions;
+        for (int64_t position = begin; position < end && !odd; ++position) {
             const int64_t label = batch.columns[position];
-            if (label < 0 || label >= batch.labels) {
-                *fault = {BAD_INDEX, static_cast<double>(label)};
-                return;
-            }
+            odd = label < 0 || label >= batch.labels || (batch.stored && batch.stored[position] != 1.0f);
+            if (odd) break;
             uint32_t& word = batch.positive[label / WORD * batch.rows + row];
             if (word >> label % WORD & 1 && reader.weight(row, label) != 0) *fault = {REPEATED, 2};
             word |= 1u << label % WORD;
         }
     }
+    if (odd) *fault = {ODD_POSITIONS, 0};
 }
 
 // The census: checks values, marks positives, and adds up weight, weight of positives and weighted scores.

@@ -89,14 +89,15 @@ void store_gradient(const Tile& tile, const Place& place, uint16_t* gradient, in
 class TileOfLabels {
   public:
     TileOfLabels(const Problem& problem, const Tasks& tasks, int64_t tile, Scratch& scratch)
-        : anchors(problem.anchors), columns(scratch.columns), labels(tasks.labels_of(tile)) {
+        : problem(problem), columns(scratch.columns), first(tile * TILE), labels(tasks.labels_of(tile)) {
         for (int label = 0; label < labels; label += LANES) {
-            if (label + LANES <= labels) full[label / LANES].emplace(problem, tile * TILE + label);
-            else rest.emplace(problem, tile * TILE + label);
+            if (label + LANES <= labels) full[label / LANES].emplace(problem, first + label);
+            else rest.emplace(problem, first + label);
         }
         // Anchor by anchor, because the state of an anchor lies side by side.
-        for (int anchor = 0; anchor < anchors; ++anchor) {
-            for_each_group([&](auto& group, int label) { group->weigh(anchor, columns, label); });
+        for (int anchor = 0; anchor < problem.anchors; ++anchor) {
+            const Row row(problem, columns, anchor, first);
+            for_each_group([&](auto& group, int label) { group->weigh(row, label); });
         }
         for_each_group([&](auto& group, int label) { group->share_costs(columns, label); });
     }
@@ -104,16 +105,18 @@ class TileOfLabels {
     double learn() {
         double value = 0;
         for_each_group([&](auto& group, int label) { group->start_learning(columns, label); });
-        for (int anchor = 0; anchor < anchors; ++anchor) {
-            for_each_group([&](auto& group, int label) { group->learn(anchor, columns, label); });
+        for (int anchor = 0; anchor < problem.anchors; ++anchor) {
+            const Row row(problem, columns, anchor, first);
+            for_each_group([&](auto& group, int label) { group->learn(row, label); });
         }
         for_each_group([&](auto& group, int) { value += group->value(); });
         return value;
     }
 
   private:
-    const int anchors;
+    const Problem& problem;
     Columns& columns;
+    const int64_t first;
     const int labels;
     std::optional<Group<true>> full[TILE / LANES];
     std::optional<Group<false>> rest;
@@ -247,7 +250,7 @@ int32_t aimfor_step(
 
     auto pass = [&](const Place& place, Scratch& scratch) {
         load_tile(place, scratch.tile);
-        Pass(scratch, place.labels, anchors, rules->leak)(place.rows);
+        Pass(scratch, place.labels, anchors, rules->leak)(place.rows, Ahead{problem, place});
         if (batch->score_type == FLOAT32) {
             store_gradient(scratch.tile, place, static_cast<float*>(gradient), batch->labels, past_cache);
         } else {

@@ -22,7 +22,7 @@ struct Columns {
     std::vector<float> thresholds, u_cost, v_cost;
     float sharpness[TILE], score_mean[TILE];
     float counts_for[TILE];  // batches for which this one's errors stand; 0 where they are not needed
-    int surrogate[TILE];
+    int32_t surrogate[TILE];
     std::vector<float> sums;  // [SUMS, K, TILE] and, after them, [TILE] squares of distances from the mean score
 
     void resize(int anchors) {
@@ -34,9 +34,6 @@ struct Columns {
     float* squares() { return sum(SUMS, 0); }
 
     // Of the first labels alone, up to a whole vector: most of a tile may not be there.
-    void clear(int labels) {
-        for (size_t row = 0; row < sums.size(); row += TILE) std::fill_n(sums.data() + row, whole_vectors(labels), 0.0f);
-    }
     void add_to(double* totals, int labels) const {
         for (size_t row = 0; row < sums.size(); row += TILE) {
             for (int label = 0; label < whole_vectors(labels); ++label) totals[row + label] += sums[row + label];
@@ -129,17 +126,19 @@ class Pass {
     Pass(Scratch& scratch, int labels, int anchors, float leak)
         : scratch(scratch), tile(scratch.tile), columns(scratch.columns), labels(labels), anchors(anchors), leak(leak) {}
 
-    void operator()(int rows) {
-        columns.clear(labels);
+    // Calls `ahead` with the first of LANES labels (or with the one label) whenever they are done.
+    template <class Callback>
+    void operator()(int rows, const Callback& ahead) {
         for (int label = 0; label < labels; label += tile.by_label ? LANES : 1) {
             const int lines = (rows + LANES - 1) / LANES, positive_lines = (tile.positives[label] + LANES - 1) / LANES;
             count<true>(label, tile.by_label ? rows : lines);
             count<false>(label, tile.by_label ? tile.positive_lines[label / LANES] : positive_lines);
+            ahead(label);
         }
         for (int label = 0; label < labels; ++label) {
             for (int index = 0; index < tile.positives[label]; ++index) {
                 const int from = tile.at(index, label);
-                tile.negative.gradient[tile.at(tile.positive_row[from], label)] = -tile.positive.gradient[from];
+                tile.negative.gradient[tile.came_from[from]] = -tile.positive.gradient[from];
             }
         }
     }
@@ -154,7 +153,7 @@ class Pass {
     // One side of LANES labels or, where there are fewer, of one. For positives thresholds turn round with the scores.
     template <bool NEGATIVES>
     void count(int label, int lines) {
-        if (lines == 0) return;
+        constexpr int LOSS = NEGATIVES ? 1 : 0, SLOPE = NEGATIVES ? 3 : 2, WRONG = NEGATIVES ? 5 : 4;
         Side& side = NEGATIVES ? tile.negative : tile.positive;
         const int here = tile.at(0, label);
         const Strip strip = {side.scores + here, side.weights + here, side.gradient + here, lines};
@@ -164,10 +163,11 @@ class Pass {
             scratch.thresholds[anchor]
                 = sign * lanes(columns.thresholds.data() + std::min(anchor, anchors - 1) * TILE, label);
         }
-        Ints rungs = Ints{} + columns.surrogate[label];
-        for (int lane = 0; tile.by_label && lane < LANES; ++lane) rungs[lane] = columns.surrogate[label + lane];
+        const Ints rungs = tile.by_label ? load(columns.surrogate + label) : same(columns.surrogate[label]);
+        const bool errors = bits(lanes(columns.counts_for, label) > 0.0f);
         for (int index = 0; index < lines; ++index) store(strip.gradient + index * LANES, Floats{});
-        for (int rung = HINGE; rung <= SIGMOID; ++rung) {
+        bool add = false;  // to the sums of a rung before
+        for (int rung = HINGE; rung <= SIGMOID && lines; ++rung) {
             const Ints on_it = rungs == rung;
             if (!bits(on_it)) continue;
             const std::vector<float>& costs = NEGATIVES ? columns.v_cost : columns.u_cost;
@@ -177,25 +177,27 @@ class Pass {
             scratch.costs[anchors] = Floats{};
             const Setting setting = {scratch.thresholds.data(), scratch.costs.data(), scratch.factors.data(),
                                      anchors, Floats{}, sharpness, all(leak)};
-            const bool errors = bits(lanes(columns.counts_for, label) > 0.0f);
             const auto run_it = tile.weighted ? (errors ? run<true, NEGATIVES, true> : run<true, NEGATIVES, false>)
                                               : (errors ? run<false, NEGATIVES, true> : run<false, NEGATIVES, false>);
             run_it(rung, strip, setting, scratch.sums.data());
             for (int anchor = 0; anchor < anchors; ++anchor) {
                 auto [found, wrong] = scratch.sums[anchor];
                 if (rung == LOG) found.loss += BITS * log_of_one_plus(found.less_one);
-                add(columns.sum(NEGATIVES ? 1 : 0, anchor), label, where(on_it, found.loss));
-                // In the margin, which is -z.
-                add(columns.sum(NEGATIVES ? 3 : 2, anchor), label, where(on_it, -found.slope));
-                if (errors) add(columns.sum(NEGATIVES ? 5 : 4, anchor), label, where(on_it, wrong));
+                put(columns.sum(LOSS, anchor), label, where(on_it, found.loss), add);
+                put(columns.sum(SLOPE, anchor), label, where(on_it, -found.slope), add);  // in the margin, which is -z
+                if (errors) put(columns.sum(WRONG, anchor), label, where(on_it, wrong), add);
             }
+            add = true;
+        }
+        for (int anchor = 0; !add && anchor < anchors; ++anchor) {
+            for (int which : {LOSS, SLOPE, WRONG}) put(columns.sum(which, anchor), label, Floats{}, false);
         }
         for (int index = 0; tile.weighted && index < lines; ++index) {
             float* gradient = strip.gradient + index * LANES;
             store(gradient, load(gradient) * load(strip.weights + index * LANES));
         }
         const Floats squares = squares_around(strip, sign * lanes(columns.score_mean, label));
-        add(columns.squares(), label, squares);
+        put(columns.squares(), label, squares, !NEGATIVES);
     }
 
     // What belongs to the lanes of a strip: that of LANES labels, or LANES times that of one.
@@ -203,8 +205,10 @@ class Pass {
         return tile.by_label ? load(of_labels + label) : all(of_labels[label]);
     }
 
-    void add(float* sum, int label, Floats value) const {
-        tile.by_label ? store(sum + label, load(sum + label) + value) : void(sum[label] += total(value));
+    // Puts down a sum of the lanes, or adds to it.
+    void put(float* sum, int label, Floats value, bool add) const {
+        if (tile.by_label) store(sum + label, add ? load(sum + label) + value : value);
+        else sum[label] = add ? sum[label] + total(value) : total(value);
     }
 
     // Weighted squares of the distances from the mean.

@@ -79,7 +79,93 @@ struct Rates {
     Floats u, v, p;
 };
 
-// The state and the table of LANES labels or, where the group is not FULL, of as many as there are left.
+// An entry of the table at one anchor, for the labels of a tile.
+struct Given {
+    const float* each;   // of every label; null where it is one number for all of them
+    float same[LANES];
+
+    Given(const Entry& entry, int anchor, int64_t first) : each(nullptr) {
+        const float* from = entry.data + anchor * entry.anchor_stride;
+        if (entry.label_stride) each = from + first;
+        else store(same, all(*from));
+    }
+    explicit Given(const float* each) : each(each) {}
+};
+
+// The table, the state and the sums at one anchor, from the first label of a tile on: pointers that are worked out once
+// for all labels of the tile.
+struct Row {
+    const int64_t here;  // in arrays of [K, L]
+    const Given width, objective_u, objective_v, load_u, load_v, room, room_recall, multiplier;
+    const bool multiplier_is_given;
+    float *const thresholds, *const multipliers, *const slope_square, *const violation_square;
+    float *const lowest_violation, *const fruitless_steps;
+    float *const surrogate_u, *const surrogate_v, *const exact_u, *const exact_v;
+    float *const u_cost, *const v_cost, *const thresholds_of_tile;
+    const float* sums[SUMS];
+
+    Row(const Problem& problem, Columns& columns, int anchor, int64_t first)
+        : here(anchor * problem.batch.labels + first),
+          width(problem.table.width, anchor, first),
+          objective_u(problem.table.objective_u, anchor, first),
+          objective_v(problem.table.objective_v, anchor, first),
+          load_u(problem.table.load_u, anchor, first),
+          load_v(problem.table.load_v, anchor, first),
+          room(problem.table.room, anchor, first),
+          room_recall(problem.table.room_recall, anchor, first),
+          multiplier(problem.table.multiplier.data ? Given(problem.table.multiplier, anchor, first)
+                                                   : Given(problem.state.multipliers + here)),
+          multiplier_is_given(problem.table.multiplier.data != nullptr),
+          thresholds(problem.state.thresholds + here),
+          multipliers(problem.state.multipliers + here),
+          slope_square(problem.state.slope_square + here),
+          violation_square(problem.state.violation_square + here),
+          lowest_violation(problem.state.lowest_violation + here),
+          fruitless_steps(problem.state.fruitless_steps + here),
+          surrogate_u(problem.state.rates + here),
+          surrogate_v(surrogate_u + problem.anchors * problem.batch.labels),
+          exact_u(surrogate_v + problem.anchors * problem.batch.labels),
+          exact_v(exact_u + problem.anchors * problem.batch.labels),
+          u_cost(columns.u_cost.data() + anchor * TILE),
+          v_cost(columns.v_cost.data() + anchor * TILE),
+          thresholds_of_tile(columns.thresholds.data() + anchor * TILE) {
+        for (int which = 0; which < SUMS; ++which) sums[which] = columns.sum(which, anchor);
+    }
+};
+
+// Brings the next tile near while the pass over this one has no use for memory: the processor does not look ahead by
+// itself over rows that lie pages apart. All at once they would have to be waited for, so LANES rows of scores and some
+// anchors of the state come with each LANES labels that are done.
+struct Ahead {
+    const Problem& problem;
+    const Place& place;
+
+    // Inlined, because the compiler leaves out calls of a function that does nothing but fetch.
+    void operator()(int done) const __attribute__((always_inline)) {
+        const Batch& batch = problem.batch;
+        const bool last = place.first_row + place.rows == batch.rows;  // rows of these labels
+        const int64_t row = last ? 0 : place.first_row + place.rows, next = place.first_label + (last ? TILE : 0);
+        if (done % LANES || next >= batch.labels) return;
+        const bool in_rows = batch.score_type == FLOAT32 && batch.scores.label_stride == 1;
+        for (int64_t one = row + done; in_rows && one < std::min(batch.rows, row + done + LANES); ++one) {
+            fetch(at<float>(batch.scores, one, next), TILE);
+        }
+        if (!last) return;
+        const State& state = problem.state;
+        const int64_t size = problem.anchors * batch.labels;
+        for (int64_t anchor = done / LANES; anchor < problem.anchors; anchor += TILE / LANES) {
+            const int64_t here = anchor * batch.labels + next;
+            for (const float* from : {state.thresholds, state.multipliers, state.rates, state.rates + size,
+                                      state.slope_square, state.violation_square}) {
+                fetch(from + here, TILE);
+            }
+            const Entry& load_v = problem.table.load_v;
+            if (load_v.label_stride) fetch(load_v.data + anchor * load_v.anchor_stride + next, TILE);
+        }
+    }
+};
+
+// LANES labels of a tile or, where the group is not FULL, as many as there are left.
 template <bool FULL>
 class Group {
   public:
@@ -98,16 +184,15 @@ class Group {
         positives_came = get(problem.census + L + first) * u_unit;
     }
 
-    // Weights of u and v in the Lagrangian of each label at one anchor.
-    void weigh(int anchor, Columns& columns, int label) {
-        const Table& table = problem.table;
-        const Floats width = entry(table.width, anchor), multiplier = this->multiplier(anchor);
-        const Floats load_u = entry(table.load_u, anchor) + entry(table.room_recall, anchor);
-        const Floats u = width * (entry(table.objective_u, anchor) + multiplier * load_u);
-        const Floats v = width * (entry(table.objective_v, anchor) + multiplier * entry(table.load_v, anchor));
-        store(columns.u_cost.data() + anchor * TILE + label, u);
-        store(columns.v_cost.data() + anchor * TILE + label, v);
-        store(columns.thresholds.data() + anchor * TILE + label, at(problem.state.thresholds, anchor));
+    // Weights of u and v in the Lagrangian of each label at one anchor; `label` is the first of the group in its tile.
+    void weigh(const Row& row, int label) {
+        const Floats width = at(row.width, label), multiplier = at(row.multiplier, label);
+        const Floats load_u = at(row.load_u, label) + at(row.room_recall, label);
+        const Floats u = width * (at(row.objective_u, label) + multiplier * load_u);
+        const Floats v = width * (at(row.objective_v, label) + multiplier * at(row.load_v, label));
+        store(row.u_cost + label, u);
+        store(row.v_cost + label, v);
+        store(row.thresholds_of_tile + label, get(row.thresholds + label));
         total_cost += u + v;
     }
 
@@ -115,43 +200,36 @@ class Group {
     void share_costs(Columns& columns, int label) {
         const Floats divisor = chosen(total_cost > 0.0f, total_cost, all(1.0f)) * static_cast<float>(problem.batch.labels);
         share = where(active, 1.0f / divisor);
+        const Floats u_share = share * u_unit, v_share = share * v_unit;
         for (int anchor = 0; anchor < problem.anchors; ++anchor) {
             float *u = columns.u_cost.data() + anchor * TILE + label, *v = columns.v_cost.data() + anchor * TILE + label;
-            store(u, load(u) * share * u_unit);
-            store(v, load(v) * share * v_unit);
+            store(u, load(u) * u_share);
+            store(v, load(v) * v_share);
         }
         const State& state = problem.state;
         const Rules& rules = problem.rules;
-        const Floats deviation = root(get(state.score_variance + first));
-        for (int lane = 0; lane < LANES; ++lane) {
-            const bool warming = rules.tight && state.steps[first + std::min(lane, used - 1)] < rules.warmup;
-            const bool sharp = rules.tight && !warming;
-            columns.surrogate[label + lane]
-                = !active[lane] ? NO_SURROGATE : warming ? static_cast<int>(HINGE) : rules.surrogate;
-            // State.counts_for
-            exact_drives[lane] = rules.exact || warming ? -1 : 0;
-            const bool always = exact_drives[lane] || state.steps[first + std::min(lane, used - 1)] < rules.count_every;
-            const bool asked = rules.learning && active[lane];
-            counts_for[lane] = !asked ? 0.0f : always ? 1.0f : static_cast<float>(rules.counting);
-            columns.sharpness[label + lane]
-                = sharp ? rules.sharpness / std::max(deviation[lane], rules.smallest_deviation) : 1.0f;
-        }
-        store(columns.score_mean + label, get(state.score_mean + first));
+        steps = steps_of(state.steps + first);
+        const Ints warming = rules.tight ? steps < within_int(rules.warmup) : Ints{};
+        const Ints surrogate = warming ? same(HINGE) : same(rules.surrogate);
+        store(columns.surrogate + label, active ? surrogate : same(NO_SURROGATE));
+        const Floats deviation = larger(root(get(state.score_variance + first)), all(rules.smallest_deviation));
+        const Ints sharp = rules.tight ? ~warming : Ints{};
+        store(columns.sharpness + label, chosen(sharp, rules.sharpness / deviation, all(1.0f)));
+        // State.counts_for
+        exact_drives = rules.exact ? ~Ints{} : warming;
+        const Ints always = exact_drives | (steps < rules.count_every);
+        const Floats for_batches = chosen(always, all(1.0f), all(static_cast<float>(rules.counting)));
+        counts_for = rules.learning ? where(active, for_batches) : Floats{};
         counts = bits(counts_for > 0.0f) != 0;
         store(columns.counts_for + label, counts_for);
+        store(columns.score_mean + label, get(state.score_mean + first));
     }
 
     // What the step of a label has for all anchors.
     void start_learning(const Columns& columns, int label) {
         const State& state = problem.state;
         const Rules& rules = problem.rules;
-        Floats steps = {};
-        for (int lane = 0; lane < LANES; ++lane) {
-            const int64_t done = state.steps[first + std::min(lane, used - 1)];
-            steps[lane] = static_cast<float>(done + (active[lane] ? 1 : 0));
-            if (rules.learning && lane < used) state.steps[first + lane] += active[lane] ? 1 : 0;
-        }
-        const Floats first_mean = 1.0f / larger(steps, all(1.0f));
+        const Floats first_mean = 1.0f / larger(as_floats(steps - active), all(1.0f));  // a set mask is -1
         forget = where(active, larger(first_mean, all(rules.forget)));
         forget_slope = where(active, larger(first_mean, all(rules.forget_slope)));
         const Floats variance = load(columns.squares() + label) / weight;
@@ -164,80 +242,69 @@ class Group {
             set(state.positives + first, positives);
             set(state.exact_positives + first, exact_positives);
             set(state.score_variance + first, spread);
+            for (int lane = 0; lane < used; ++lane) state.steps[first + lane] -= active[lane];
         }
-        deviation = root(spread);
+        threshold_step = where(active, rules.threshold_rate * root(spread));
     }
 
     // Adds the value at one anchor; where the loss is learning, one step of the state there, as in State.learn_.
-    void learn(int anchor, const Columns& columns, int label) {
-        const State& state = problem.state;
+    void learn(const Row& row, int label) {
         const Rules& rules = problem.rules;
-        const Table& table = problem.table;
-        const int64_t KL = problem.anchors * problem.batch.labels;
-        auto sum = [&](int which) { return load(columns.sum(which, anchor) + label); };
+        auto sum = [&](int which) { return load(row.sums[which] + label); };
         const Rates surrogate = {sum(0) * u_unit, sum(1) * v_unit, positives_came};
-        const Rates exact = {sum(4) * u_unit, sum(5) * v_unit, positives_came};
-        const Floats load_u = entry(table.load_u, anchor), load_v = entry(table.load_v, anchor);
-        const Floats room = entry(table.room, anchor), room_recall = entry(table.room_recall, anchor);
+        const Floats load_u = at(row.load_u, label), load_v = at(row.load_v, label);
+        const Floats room = at(row.room, label), room_recall = at(row.room_recall, label);
         auto load_at = [&](const Rates& rates) { return load_u * rates.u + load_v * rates.v; };
         auto room_at = [&](const Rates& rates) { return room + room_recall * (rates.p - rates.u); };
         auto violation_at = [&](const Rates& rates) { return load_at(rates) - room_at(rates); };
 
-        const Floats multiplier = this->multiplier(anchor);
-        const Floats objective
-            = entry(table.objective_u, anchor) * surrogate.u + entry(table.objective_v, anchor) * surrogate.v;
+        const Floats multiplier = at(row.multiplier, label);
+        const Floats objective = at(row.objective_u, label) * surrogate.u + at(row.objective_v, label) * surrogate.v;
         const Floats lagrangian = objective + multiplier * violation_at(surrogate);
-        values += share * entry(table.width, anchor) * lagrangian;
+        values += share * at(row.width, label) * lagrangian;
         if (!rules.learning) return;
 
-        auto running = [&](int which, Floats now, Floats share) {
-            float* here = state.rates + which * KL + anchor * problem.batch.labels + first;
-            fetch(here + TILE, LANES);
-            const Floats rate = moved(get(here), now, share);
-            set(here, rate);
+        auto running = [&](float* rates, Floats now, Floats share) {
+            const Floats rate = moved(get(rates + label), now, share);
+            set(rates + label, rate);
             return rate;
         };
-        const Floats surrogate_u = running(0, surrogate.u, forget), surrogate_v = running(1, surrogate.v, forget);
+        Rates driving = surrogate;
+        Rates usual = {running(row.surrogate_u, surrogate.u, forget), running(row.surrogate_v, surrogate.v, forget),
+                       positives};
         Floats exact_u = {}, exact_v = {};  // where nothing is counted nobody looks at them
         if (counts) {
-            exact_u = running(2, exact.u, forget * counts_for);
-            exact_v = running(3, exact.v, forget * counts_for);
+            const Rates exact = {sum(4) * u_unit, sum(5) * v_unit, positives_came};
+            exact_u = running(row.exact_u, exact.u, forget * counts_for);
+            exact_v = running(row.exact_v, exact.v, forget * counts_for);
+            driving = {chosen(exact_drives, exact.u, driving.u), chosen(exact_drives, exact.v, driving.v), driving.p};
+            usual = {chosen(exact_drives, exact_u, usual.u), chosen(exact_drives, exact_v, usual.v), usual.p};
         }
 
-        if (table.multiplier.data) {
-            put(state.multipliers, anchor, chosen(active, multiplier, at(state.multipliers, anchor)));
+        if (row.multiplier_is_given) {
+            set(row.multipliers + label, chosen(active, multiplier, get(row.multipliers + label)));
         } else {
-            const Rates driving
-                = {chosen(exact_drives, exact.u, surrogate.u), chosen(exact_drives, exact.v, surrogate.v),
-                   positives_came};
-            const Rates usual
-                = {chosen(exact_drives, exact_u, surrogate_u), chosen(exact_drives, exact_v, surrogate_v),
-                   positives};
-            const Floats violation = violation_at(usual);
-            const Floats size = larger(load_at(usual), absolute(room_at(usual)));
+            const Floats load = load_at(usual), room = room_at(usual), size = larger(load, absolute(room));
             const Floats relative = chosen(
                 size > rules.smallest_size, violation_at(driving) / larger(size, all(rules.smallest_size)),
                 all(-1.0f));
-            const Floats square = moved(at(state.violation_square, anchor), relative * relative, forget);
-            put(state.violation_square, anchor, square);
+            const Floats square = running(row.violation_square, relative * relative, forget);
             const Floats step = relative / larger(root(square), all(1.0f));
             const Floats stepped = smaller(
                 larger(multiplier + rules.dual_rate * step, Floats{}), all(rules.max_multiplier));
-            put(state.multipliers, anchor, chosen(active, stepped, multiplier));
+            set(row.multipliers + label, chosen(active, stepped, multiplier));
 
-            if (rules.looking) look(anchor, violation, exact_positives - exact_u, exact_v, multiplier);
+            if (rules.looking) look(row, label, load - room, exact_positives - exact_u, exact_v, multiplier);
         }
 
-        const Floats by_negatives = load(columns.v_cost.data() + anchor * TILE + label) * sum(3);
-        const Floats by_positives = load(columns.u_cost.data() + anchor * TILE + label) * sum(2);
+        const Floats by_negatives = aimfor::load(row.v_cost + label) * sum(3);
+        const Floats by_positives = aimfor::load(row.u_cost + label) * sum(2);
         const Floats rest = by_negatives - by_positives;
         const Floats noise = rules.rounding * (absolute(by_negatives) + absolute(by_positives));
         const Floats slope = where(absolute(rest) > noise, rest);
-        const Floats square = moved(at(state.slope_square, anchor), slope * slope, forget_slope);
-        put(state.slope_square, anchor, square);
+        const Floats square = running(row.slope_square, slope * slope, forget_slope);
         const Floats typical = larger(root(square), all(1.17549435e-38f));
-        const Floats step = rules.threshold_rate * deviation * (slope / typical);
-        put(state.thresholds, anchor, at(state.thresholds, anchor) - where(active, step));
+        set(row.thresholds + label, get(row.thresholds + label) - threshold_step * (slope / typical));
     }
 
     // Of the labels at all anchors, once they have learned.
@@ -245,17 +312,16 @@ class Group {
 
   private:
     // State.look_
-    void look(int anchor, Floats violation, Floats recall, Floats false_positives, Floats multiplier) {
-        const State& state = problem.state;
+    void look(const Row& row, int label, Floats violation, Floats recall, Floats false_positives, Floats multiplier) {
         const Rules& rules = problem.rules;
-        const Floats lowest = at(state.lowest_violation, anchor), before = at(state.fruitless_steps, anchor);
+        const Floats lowest = get(row.lowest_violation + label), before = get(row.fruitless_steps + label);
         const Ints better = violation < rules.progress * lowest;
         const Ints nothing = (recall < rules.smallest_size) & (false_positives < rules.smallest_size);
         const Ints pressed = nothing | (multiplier >= rules.max_multiplier);
         const Floats more = where(pressed, all(static_cast<float>(rules.looking)));
         const Floats fruitless = where(~(better | (violation <= 0.0f)), before + more);
-        put(state.lowest_violation, anchor, chosen(active & better, violation, lowest));
-        put(state.fruitless_steps, anchor, chosen(active, fruitless, before));
+        set(row.lowest_violation + label, chosen(active & better, violation, lowest));
+        set(row.fruitless_steps + label, chosen(active, fruitless, before));
     }
 
     const Problem& problem;
@@ -264,29 +330,21 @@ class Group {
     Ints active;
     Floats weight, u_unit, v_unit, positives_came;
     Floats total_cost = {}, share, counts_for = {};  // from the weighing
-    Ints exact_drives = {};
+    Ints steps, exact_drives = {};
     bool counts;  // errors of some label
-    Floats forget, forget_slope, positives, exact_positives, deviation;  // from the start of learning
+    Floats forget, forget_slope, positives, exact_positives, threshold_step;  // from the start of learning
     Floats values = {};  // from learning
 
     Floats get(const float* from) const { return FULL ? load(from) : load(from, used); }
     void set(float* to, Floats value) const { FULL ? store(to, value) : store(to, value, used); }
-    Floats entry(const Entry& entry, int anchor) const {
-        const float* from = entry.data + anchor * entry.anchor_stride;
-        return entry.label_stride ? get(from + first) : all(*from);
+    Floats at(const Given& given, int label) const { return given.each ? get(given.each + label) : load(given.same); }
+
+    Ints steps_of(const int64_t* from) const {
+        Ints steps = {};
+        for (int lane = 0; lane < (FULL ? LANES : used); ++lane) steps[lane] = within_int(from[lane]);
+        return steps;
     }
-    Floats at(const float* state, int anchor) const {
-        const float* from = state + anchor * problem.batch.labels + first;
-        fetch(from + TILE, LANES);  // for the next tile
-        return get(from);
-    }
-    void put(float* state, int anchor, Floats value) const {
-        set(state + anchor * problem.batch.labels + first, value);
-    }
-    Floats multiplier(int anchor) const {
-        return problem.table.multiplier.data ? entry(problem.table.multiplier, anchor)
-                                             : at(problem.state.multipliers, anchor);
-    }
+    static int32_t within_int(int64_t count) { return static_cast<int32_t>(std::min<int64_t>(count, 1 << 30)); }
 };
 
 }  // namespace aimfor

@@ -18,7 +18,11 @@ typedef Ints AnyInts __attribute__((aligned(1), may_alias));
 
 inline Floats load(const float* from) { return *reinterpret_cast<const AnyFloats*>(from); }
 
+inline Ints load(const int32_t* from) { return *reinterpret_cast<const AnyInts*>(from); }
+
 inline void store(float* to, Floats value) { *reinterpret_cast<AnyFloats*>(to) = value; }
+
+inline void store(int32_t* to, Ints value) { *reinterpret_cast<AnyInts*>(to) = value; }
 
 // Past the cache, where what is written will not be read before much else; only at a multiple of 32 bytes.
 inline void store_past_cache(float* to, Floats value) {
@@ -39,7 +43,7 @@ inline void finish_stores() {
 // Brings `count` numbers near, into the second-level cache: rows of a batch lie pages apart, and the processor looks
 // ahead only along each. What is beyond the end of an array is not touched.
 template <class Type>
-inline void fetch(const Type* from, int count) {
+inline __attribute__((always_inline)) void fetch(const Type* from, int count) {
     const char* bytes = reinterpret_cast<const char*>(from);
     for (size_t byte = 0; byte < count * sizeof(Type); byte += 64) __builtin_prefetch(bytes + byte, 0, 2);
 }
@@ -58,6 +62,8 @@ inline void store(float* to, Floats value, int count) {
 }
 
 inline Floats all(float value) { return Floats{} + value; }
+
+inline Ints same(int32_t value) { return Ints{} + value; }
 
 #if defined(__AVX__)  // one instruction, which the compiler does not find in the comparison
 inline Floats larger(Floats a, Floats b) { return __builtin_ia32_maxps256(a, b); }
