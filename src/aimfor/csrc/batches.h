@@ -159,23 +159,25 @@ class Reader {
         return batch.weights.data ? *at<float>(batch.weights, row, label) : 1.0f;
     }
 
-    // Weights of a row, 0 where the entry is masked.
-    void weights(int64_t row, const Place& place, float* to) const {
+    // Weights of a row, 0 where the entry is masked: where they are, or in `room`.
+    const float* weights(int64_t row, const Place& place, float* room) const {
         const int labels = place.labels;
         if (batch.weights.data) {
             const float* from = at<float>(batch.weights, row, place.first_label);
             const int64_t stride = batch.weights.label_stride;
-            if (stride == 1) std::copy_n(from, labels, to);
-            else for (int label = 0; label < labels; ++label) to[label] = from[label * stride];
+            if (stride == 1 && labels == TILE && !batch.mask.data) return from;
+            if (stride == 1) std::copy_n(from, labels, room);
+            else for (int label = 0; label < labels; ++label) room[label] = from[label * stride];
         } else {
-            std::fill_n(to, labels, 1.0f);
+            std::fill_n(room, labels, 1.0f);
         }
         if (batch.mask.data) {
             const uint8_t* mask = at<uint8_t>(batch.mask, row, place.first_label);
             const int64_t stride = batch.mask.label_stride;
-            if (stride == 1) for (int label = 0; label < labels; ++label) to[label] = mask[label] ? to[label] : 0.0f;
-            else for (int label = 0; label < labels; ++label) to[label] = mask[label * stride] ? to[label] : 0.0f;
+            if (stride == 1) for (int label = 0; label < labels; ++label) room[label] = mask[label] ? room[label] : 0.0f;
+            else for (int label = 0; label < labels; ++label) room[label] = mask[label * stride] ? room[label] : 0.0f;
         }
+        return room;
     }
 
     // Which dense labels of a row are not 0, as bits in words of WORD labels; those that are not 1 either are `odd`.
@@ -292,14 +294,14 @@ class Loader {
             const float* scores = reader.scores(place.first_row + row, place, score);
             // Rows lie pages apart, where the processor does not look ahead by itself: fetched for the next tile.
             if (reader.weighted) {
-                reader.weights(place.first_row + row, place, weight);
+                const float* weights = reader.weights(place.first_row + row, place, weight);
                 for (int label = 0; label < place.labels; ++label) {
-                    score[label] = weight[label] == 0 ? ABSENT : scores[label];
+                    score[label] = weights[label] == 0 ? ABSENT : scores[label];
                 }
                 scores = score;
+                if (tile.weighted) put_row(row, place.labels, weights, tile, tile.negative.weights);
             }
             put_row(row, place.labels, scores, tile, tile.negative.scores);
-            if (tile.weighted) put_row(row, place.labels, weight, tile, tile.negative.weights);
         }
         for (int first = 0; first < place.labels; first += WORD) {
             const uint32_t* marks = batch.positive + (place.first_label + first) / WORD * batch.rows + place.first_row;

@@ -118,11 +118,12 @@ class Census {
         for (int64_t row = place.first_row; row < place.first_row + place.rows; ++row) {
             const float* scores = reader.scores(row, place, score);
             fetch(scores + 2 * TILE, TILE);
-            if (WEIGHTED) reader.weights(row, place, weight);
+            const float* weights = WEIGHTED ? reader.weights(row, place, weight) : weight;
+            if (WEIGHTED) fetch(weights + 2 * TILE, TILE);
             for (int label = 0; label < place.labels; label += LANES) {
                 Floats one = load(scores + label);
                 if (WEIGHTED) {
-                    const Floats heavy = load(weight + label);
+                    const Floats heavy = load(weights + label);
                     const Ints present = ~(heavy == 0.0f);
                     bad_weights |= present & ~((heavy >= lightest) & (heavy <= heaviest));
                     one = where(present, one);  // nothing that stands at an absent entry is looked at
@@ -133,7 +134,7 @@ class Census {
                 }
                 largest = larger(largest, (Ints)absolute(one));  // as whole numbers, where nan is largest of all
             }
-            odd_labels |= mark_row<WEIGHTED>(row, place, weight, part[1]);
+            odd_labels |= mark_row<WEIGHTED>(row, place, weights, part[1]);
         }
         for (int label = 0; !WEIGHTED && label < place.labels; ++label) part[0][label] += static_cast<float>(place.rows);
         return !bits(largest > (Ints)all(batch.largest_score)) && !bits(bad_weights) && !odd_labels;

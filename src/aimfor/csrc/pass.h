@@ -192,10 +192,6 @@ class Pass {
         for (int anchor = 0; !add && anchor < anchors; ++anchor) {
             for (int which : {LOSS, SLOPE, WRONG}) put(columns.sum(which, anchor), label, Floats{}, false);
         }
-        for (int index = 0; tile.weighted && index < lines; ++index) {
-            float* gradient = strip.gradient + index * LANES;
-            store(gradient, load(gradient) * load(strip.weights + index * LANES));
-        }
         const Floats squares = squares_around(strip, sign * lanes(columns.score_mean, label));
         put(columns.squares(), label, squares, !NEGATIVES);
     }

@@ -146,9 +146,11 @@ struct Ahead {
         const bool last = place.first_row + place.rows == batch.rows;  // rows of these labels
         const int64_t row = last ? 0 : place.first_row + place.rows, next = place.first_label + (last ? TILE : 0);
         if (done % LANES || next >= batch.labels) return;
-        const bool in_rows = batch.score_type == FLOAT32 && batch.scores.label_stride == 1;
-        for (int64_t one = row + done; in_rows && one < std::min(batch.rows, row + done + LANES); ++one) {
-            fetch(at<float>(batch.scores, one, next), TILE);
+        const bool scores = batch.score_type == FLOAT32 && batch.scores.label_stride == 1;
+        const bool weights = batch.weights.data && batch.weights.label_stride == 1;
+        for (int64_t one = row + done; one < std::min(batch.rows, row + done + LANES); ++one) {
+            if (scores) fetch(at<float>(batch.scores, one, next), TILE);
+            if (weights) fetch(at<float>(batch.weights, one, next), TILE);
         }
         if (!last) return;
         const State& state = problem.state;

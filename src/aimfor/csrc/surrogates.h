@@ -2,7 +2,7 @@
 //
 // A curve is one surrogate along a strip, for two anchors at once, so that a score and its gradient are loaded once for
 // both. `start` begins a pair of anchors, `take` adds one vector to the sums and to its gradient, and `sums` are those of
-// loss and slope, lane by lane. Weights are left out of the gradient, which is multiplied by them once at the end.
+// loss and slope, lane by lane.
 // Sharp surrogates take z in standard deviations of the scores.
 #pragma once
 
@@ -46,12 +46,15 @@ struct LossAndSlopes {
     LossAndSlope first, second;
 };
 
+template <bool WEIGHTED>
+inline Floats weighted(Floats one, Floats weight) { return WEIGHTED ? weight * one : one; }
+
 // A sum of numbers, and one of marks; the latter are whole numbers where there are no weights.
 template <bool WEIGHTED>
 struct Sum {
     Floats value = {};
 
-    void add(Floats one, Floats weight) { value += WEIGHTED ? weight * one : one; }
+    void add(Floats one, Floats weight) { value += weighted<WEIGHTED>(one, weight); }
 };
 
 template <bool WEIGHTED>
@@ -79,17 +82,17 @@ class Hinge {
     Floats take(Floats score, Floats weight, Floats gradient) {
         const Floats over = score - edge;
         const Ints felt = is_positive(over);
-        const Floats one = where(felt, all(1.0f));
-        other_loss.add(over * one, weight);
+        const Floats one = where(felt, WEIGHTED ? weight : all(1.0f));
+        other_loss += over * one;
         std::swap(loss, other_loss);
         slope.add(felt, weight);
         return gradient + cost * one;
     }
-    LossAndSlope sums() const { return {loss.value + other_loss.value, slope.value()}; }
+    LossAndSlope sums() const { return {loss + other_loss, slope.value()}; }
 
   private:
     const Floats edge, cost;
-    Sum<WEIGHTED> loss, other_loss;
+    Floats loss = {}, other_loss = {};
     Tally<WEIGHTED> slope;
 };
 
@@ -101,19 +104,21 @@ class SmoothHinge {
 
     Floats take(Floats score, Floats weight, Floats gradient) {
         const Floats over = not_negative(score - edge), inside = at_most_one(over);
+        const Floats share = weighted<WEIGHTED>(inside, weight);
         overs.add(over, weight);
-        insides.add(inside, weight);
-        squares.add(inside * inside, weight);
-        return gradient + cost * inside;
+        insides += share;
+        squares += share * inside;
+        return gradient + cost * share;
     }
     // Without an error both sums are of the same numbers, and their difference is 0.
     LossAndSlope sums() const {
-        return {squares.value + 2.0f * (overs.value - insides.value), 2.0f * insides.value};
+        return {squares + 2.0f * (overs.value - insides), 2.0f * insides};
     }
 
   private:
     const Floats edge, cost;
-    Sum<WEIGHTED> overs, insides, squares;
+    Sum<WEIGHTED> overs;
+    Floats insides = {}, squares = {};
 };
 
 template <bool WEIGHTED>
@@ -130,7 +135,7 @@ class Ramp {
         const Ints rising = is_positive(over) & ~(score >= threshold), beyond = score > threshold;
         rises.add(rising, weight);
         beyonds.add(beyond, weight);
-        return gradient + (where(rising, cost) + where(beyond, leak_cost));
+        return gradient + weighted<WEIGHTED>(where(rising, cost) + where(beyond, leak_cost), weight);
     }
     LossAndSlope sums() const {
         const Floats slope = sharpness * (rises.value() + leak * beyonds.value());
@@ -257,7 +262,7 @@ class Sigmoid {
         slopes.add(slope, weight);
         overs.add(not_negative(score - threshold), weight);
         beyonds.add(beyond, weight);
-        return cost * slope + where(beyond, leak_cost);
+        return weighted<WEIGHTED>(cost * slope + where(beyond, leak_cost), weight);
     }
     void after_block() {}
     LossAndSlope sums() const {
@@ -297,8 +302,9 @@ class Log {
             less_one = less_one * (x + 1.0f) + x;
             if (RANGE != NEAR) losses.add(not_negative(score - threshold - LARGEST_Z), weight);
         }
-        slopes.add(probability, weight);
-        return cost * probability;
+        const Floats share = weighted<WEIGHTED>(probability, weight);
+        slopes += share;
+        return cost * share;
     }
     void after_block() {
         if (WEIGHTED) return;
@@ -307,13 +313,13 @@ class Log {
         less_one = full ? less_one * 9.094947017729282e-13f - 1.0f : less_one;
     }
     LossAndSlope sums() const {
-        return {BITS * losses.value + 40.0f * as_floats(taken_out), BITS * slopes.value, less_one};
+        return {BITS * losses.value + 40.0f * as_floats(taken_out), BITS * slopes, less_one};
     }
 
   private:
     const Floats cost;
-    Sum<WEIGHTED> losses, slopes;
-    Floats less_one = {};
+    Sum<WEIGHTED> losses;
+    Floats slopes = {}, less_one = {};
     Ints taken_out = {};
 };
 
