@@ -3,6 +3,9 @@
 No single recipe is best everywhere, log-loss included, so none is bet on: log-loss with several decays comes first,
 then the aim and its area with convex and tight surrogates, from the weights of log-loss and from scratch. Exact metrics
 on validation rows choose, and log-loss is left only for a difference that the noise of those rows does not explain.
+
+At a point the metric of few rows is noise in good part: one negative among the first can take half of a recall at a
+precision. Where looks and candidates are compared, the area under the precision-recall curve therefore counts as much.
 """
 
 from __future__ import annotations
@@ -14,13 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aimfor.aims import AUCPR, Aim, PointAim
+from aimfor.aims import AUCPR, Aim, AreaAim, PointAim
 from aimfor.full_batch import converge_
 from aimfor.heads import Heads
 from aimfor.metrics import UndefinedMetricWarning
 from aimfor.objectives import Data, Recipe
 from aimfor.supervision import Kept, Supervision, taken_up
-from aimfor.training import Budget, Candidate, judged, look, seen_of, train
+from aimfor.training import Budget, Candidate, Judgement, best_of, judged, look, seen_of, train
 
 # Resamples of the validation rows from which the noise of a difference is known.
 RESAMPLES = 200
@@ -74,7 +77,8 @@ class Contest(NamedTuple):
 
     def best(self, wanted: Callable[[Recipe], bool]) -> Candidate | None:
         """The best candidate of a kind of recipe, None where none was trained."""
-        return max((one for one in self.candidates if wanted(one.recipe)), key=lambda one: one.value, default=None)
+        found = [one for one in self.candidates if wanted(one.recipe)]
+        return best_of(found) if found else None
 
 
 def choose(candidates: Sequence[Candidate], aim: Aim, labels: np.ndarray, weights: np.ndarray | None, seed: int) -> int:
@@ -82,7 +86,7 @@ def choose(candidates: Sequence[Candidate], aim: Aim, labels: np.ndarray, weight
 
     Args:
         candidates: trained heads, log-loss among them.
-        aim: by whose exact metric they are compared.
+        aim: what the model is judged by.
         labels: `[n, L]` 0/1 of the validation rows.
         weights: `[n]` or None.
         seed: of the resampling.
@@ -90,7 +94,7 @@ def choose(candidates: Sequence[Candidate], aim: Aim, labels: np.ndarray, weight
     Returns:
         Its index.
     """
-    order = sorted(range(len(candidates)), key=lambda index: -candidates[index].value)
+    order = sorted(range(len(candidates)), key=lambda index: -candidates[index].merit)
     simple = next(index for index in order if plain(candidates[index].recipe))
     if simple == order[0]:
         return simple
@@ -98,14 +102,21 @@ def choose(candidates: Sequence[Candidate], aim: Aim, labels: np.ndarray, weight
     return order[0] if mean > NOISE * deviation else simple
 
 
+def judgement(aim: Aim, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> Judgement:
+    """The exact metric, and as merit its mean with the area under the precision-recall curve; of areas the metric."""
+    value = judged(aim, scores, labels, weights)
+    steady = isinstance(aim, AreaAim)
+    return Judgement(value, value if steady else (value + judged(AUCPR(), scores, labels, weights)) / 2)
+
+
 def paired_difference(
     one: Candidate, other: Candidate, aim: Aim, labels: np.ndarray, weights: np.ndarray | None, seed: int
 ) -> tuple[float, float]:
-    """Mean and standard deviation, over resamples of the rows, of what `one` has more than `other`."""
+    """Mean and standard deviation, over resamples of the rows, of the merit that `one` has more than `other`."""
     generator = np.random.default_rng(seed)
     if labels.shape[1] >= MANY_LABELS:
-        values = [per_label(aim, candidate.scores, labels, weights) for candidate in (one, other)]
-        differences = values[0] - values[1]
+        merits = [per_label(aim, candidate.scores, labels, weights) for candidate in (one, other)]
+        differences = merits[0] - merits[1]
         differences = differences[~np.isnan(differences)]
         return float(differences.mean()), float(differences.std() / math.sqrt(max(1, len(differences))))
     count = len(labels)
@@ -113,16 +124,19 @@ def paired_difference(
     for _ in range(RESAMPLES):
         drawn = generator.multinomial(count, np.full(count, 1 / count)).astype(np.float64)
         drawn = drawn if weights is None else drawn * weights
-        differences.append(judged(aim, one.scores, labels, drawn) - judged(aim, other.scores, labels, drawn))
+        merits = [judgement(aim, candidate.scores, labels, drawn).merit for candidate in (one, other)]
+        differences.append(merits[0] - merits[1])
     return float(np.mean(differences)), float(np.std(differences))
 
 
 def per_label(aim: Aim, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    """The exact metric of every label, signed so that higher is better, nan where it does not exist."""
+    """The merit of every label, nan where it does not exist."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UndefinedMetricWarning)
         values = np.asarray(aim.metric(labels, scores, sample_weight=weights))
-    return values if aim.greater_is_better else -values
+        areas = np.asarray(AUCPR().metric(labels, scores, sample_weight=weights))
+    values = values if aim.greater_is_better else -values
+    return values if isinstance(aim, AreaAim) else (values + areas) / 2
 
 
 def compete(
@@ -164,8 +178,8 @@ def compete(
     if multiclass:
         labels = one_hot(labels, make_heads(1, seed).num_labels)
 
-    def judge(scores: np.ndarray) -> float:
-        return judged(aim, scores, labels, weights)
+    def judge(scores: np.ndarray) -> Judgement:
+        return judgement(aim, scores, labels, weights)
 
     def trained(heads: Heads, recipes: list[Recipe], stage: str) -> list[Candidate]:
         return train(
@@ -197,11 +211,11 @@ def compete(
         candidates = look(heads, recipes, validation.rows, judge, 0, multiclass)
         if kept is None:
             seen = [seen_of(LOG_LOSS, one, 0) for one in candidates]
-            supervision.looked(seen, max(one.value for one in candidates))
+            supervision.looked(seen, best_of(candidates).value)
     else:
         candidates = trained(heads, recipes, LOG_LOSS)
     # Of equal ones the plain with the strongest decay.
-    best = max(candidates, key=lambda one: (one.value, not one.recipe.balanced, one.recipe.decay))
+    best = max(candidates, key=lambda one: (one.merit, not one.recipe.balanced, one.recipe.decay))
     recipes = aim_recipes(aim, best.recipe.decay, restarts)
     heads = make_heads(len(recipes), seed + 1)
     for index, recipe in enumerate(recipes):

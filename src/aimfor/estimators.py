@@ -44,8 +44,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
     """A classifier trained for the number it is judged by, with the threshold that goes with it.
 
     By default it never bets on one recipe: log-loss, the aim and its area are trained as heads of one model, the exact
-    metric on held-out rows chooses among them, and log-loss is left only for more than the noise of those rows. The
-    threshold is then chosen on the same rows.
+    metric and the area on held-out rows choose among them, and log-loss is left only for more than the noise of those
+    rows. The threshold is then chosen on the same rows.
 
     Args:
         aim: an aim record or its text, such as "recall@precision>=0.9".
@@ -76,7 +76,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
         classes_: labels in sorted order; of two, the second is the positive one. For multi-label y, 0..L-1.
         operating_point_: `OperatingPoint`, or a tuple with one per label or class.
         threshold_: its threshold on the raw score, None where none qualifies; an array (nan for None) for many.
-        history_: one dict per candidate: name, validation value of the exact metric, step, whether it was chosen.
+        history_: one dict per candidate: name, value of the exact metric on the validation rows, merit by which it was
+            compared, step, whether it was chosen.
         n_features_in_, feature_names_in_: of the rows given to `fit`.
 
     Example:
@@ -547,6 +548,12 @@ def _against(raw: np.ndarray, threshold: np.ndarray) -> np.ndarray:
 def _history(candidates: list[Candidate], chosen: int, aim: Aim) -> list[dict[str, Any]]:
     sign = 1 if aim.greater_is_better else -1
     return [
-        {"name": one.recipe.name, "value": sign * one.value, "step": one.step, "chosen": index == chosen}
+        {
+            "name": one.recipe.name,
+            "value": sign * one.value,
+            "merit": one.merit,
+            "step": one.step,
+            "chosen": index == chosen,
+        }
         for index, one in enumerate(candidates)
     ]

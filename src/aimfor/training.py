@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,12 +39,24 @@ class Budget(NamedTuple):
     patience: int
 
 
+class Judgement(NamedTuple):
+    """How good scores of the validation rows are; higher is better.
+
+    Attributes:
+        value: exact metric of the aim.
+        merit: what heads and their looks are compared by.
+    """
+
+    value: float
+    merit: float
+
+
 class Candidate(NamedTuple):
     """A trained head at its best look.
 
     Attributes:
         recipe: how it was trained.
-        value: exact metric on the validation rows.
+        value, merit: see `Judgement`.
         scores: its scores there, `[n, L]`.
         tensors: its weights.
         step: batches trained when it was best.
@@ -53,14 +65,15 @@ class Candidate(NamedTuple):
 
     recipe: Recipe
     value: float
+    merit: float
     scores: np.ndarray
     tensors: dict[str, Tensor]
     step: int
     loss: dict[str, Tensor]
 
 
-Judge = Callable[[np.ndarray], float]
-"""Scores `[n, L]` of the validation rows -> how good they are; higher is better."""
+Judge = Callable[[np.ndarray], Judgement]
+"""Scores `[n, L]` of the validation rows -> how good they are."""
 
 
 def judged(aim: Aim, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> float:
@@ -120,7 +133,7 @@ class Training:
         if not self.best:
             self.best = found
             return found
-        better = [new.value > old.value for new, old in zip(found, self.best, strict=True)]
+        better = [new.merit > old.merit for new, old in zip(found, self.best, strict=True)]
         self.best = [new if is_better else old for new, old, is_better in zip(found, self.best, better, strict=True)]
         self.fruitless = 0 if any(better) else self.fruitless + 1
         return found
@@ -136,7 +149,7 @@ class Training:
             tensors |= {f"best.{index}.tensors.{name}": tensor for name, tensor in one.tensors.items()}
             tensors |= {f"best.{index}.loss.{name}": tensor for name, tensor in one.loss.items()}
             tensors[f"best.{index}.scores"] = torch.from_numpy(one.scores)
-        best = [[one.value if math.isfinite(one.value) else None, one.step] for one in self.best]
+        best = [[*(_finite(part) for part in (one.value, one.merit)), one.step] for one in self.best]
         facts = {"step": self.step, "fruitless": self.fruitless, "batches": self.batches.kept(), "best": best}
         return Kept(facts, tensors)
 
@@ -156,19 +169,23 @@ class Training:
         self.best = [
             Candidate(
                 recipe,
-                -math.inf if value is None else value,
+                *(-math.inf if part is None else part for part in (value, merit)),
                 tensors[f"best.{index}.scores"].numpy(),
                 _below(f"best.{index}.tensors", tensors),
                 step,
                 _below(f"best.{index}.loss", tensors),
             )
-            for index, (recipe, (value, step)) in enumerate(zip(self.recipes, facts["best"], strict=True))
+            for index, (recipe, (value, merit, step)) in enumerate(zip(self.recipes, facts["best"], strict=True))
         ]
         self._set_rate()
 
     def _set_rate(self) -> None:
         for group in self.optimiser.param_groups:
             group["lr"] = 0.5 * self.budget.rate * (1 + math.cos(math.pi * self.step / self.budget.steps))
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
 
 
 def _below(prefix: str, tensors: Any) -> dict[str, Tensor]:
@@ -211,7 +228,7 @@ def train(
     def look_now() -> None:
         found = training.look(validation, judge)
         seen = [seen_of(stage, one, training.step) for one in found]
-        supervision.looked(seen, max(one.value for one in training.best))
+        supervision.looked(seen, best_of(training.best).value)
 
     supervision.begun(stage)
     if (kept := supervision.kept(stage)) is not None:
@@ -250,9 +267,14 @@ def look(
     found = []
     for index, recipe in enumerate(recipes):
         own = scores[:, index]
-        value = judge(own) if np.isfinite(own).all() else -math.inf
-        found.append(Candidate(recipe, value, own, heads.head(index), step, learned[index]))
+        judgement = judge(own) if np.isfinite(own).all() else Judgement(-math.inf, -math.inf)
+        found.append(Candidate(recipe, *judgement, own, heads.head(index), step, learned[index]))
     return found
+
+
+def best_of(candidates: Iterable[Candidate]) -> Candidate:
+    """The one with the most merit."""
+    return max(candidates, key=lambda one: one.merit)
 
 
 def seen_of(stage: str, candidate: Candidate, step: int) -> Look:
