@@ -5,7 +5,7 @@ then the aim and its area with convex and tight surrogates, from the weights of 
 on validation rows choose, and log-loss is left only for a difference that the noise of those rows does not explain.
 
 At a point the metric of few rows is noise in good part: one negative among the first can take half of a recall at a
-precision. Where looks and candidates are compared, the area under the precision-recall curve therefore counts as much.
+precision. Where looks and candidates are compared, the area under the precision-recall curve therefore counts too.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ RESAMPLES = 200
 # Log-loss is left for a mean difference of more than so many standard deviations of it. Higher protects against chance,
 # and gives away what aims with few deciding rows, such as recall at a precision, have to win.
 NOISE = 0.5
+# The share of the area in what they are compared by; none where the aim is itself an area.
+AREA_SHARE = 1 / 3
 # From so many labels on, labels are compared instead of rows: they are as many independent comparisons.
 MANY_LABELS = 20
 # The stages of a contest.
@@ -103,10 +105,11 @@ def choose(candidates: Sequence[Candidate], aim: Aim, labels: np.ndarray, weight
 
 
 def judgement(aim: Aim, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> Judgement:
-    """The exact metric, and as merit its mean with the area under the precision-recall curve; of areas the metric."""
+    """The exact metric, and its mean with the area under the precision-recall curve."""
     value = judged(aim, scores, labels, weights)
-    steady = isinstance(aim, AreaAim)
-    return Judgement(value, value if steady else (value + judged(AUCPR(), scores, labels, weights)) / 2)
+    if isinstance(aim, AreaAim):
+        return Judgement(value, value)
+    return Judgement(value, (1 - AREA_SHARE) * value + AREA_SHARE * judged(AUCPR(), scores, labels, weights))
 
 
 def paired_difference(
@@ -136,7 +139,7 @@ def per_label(aim: Aim, scores: np.ndarray, labels: np.ndarray, weights: np.ndar
         values = np.asarray(aim.metric(labels, scores, sample_weight=weights))
         areas = np.asarray(AUCPR().metric(labels, scores, sample_weight=weights))
     values = values if aim.greater_is_better else -values
-    return values if isinstance(aim, AreaAim) else (values + areas) / 2
+    return values if isinstance(aim, AreaAim) else (1 - AREA_SHARE) * values + AREA_SHARE * areas
 
 
 def compete(
