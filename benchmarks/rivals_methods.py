@@ -508,6 +508,9 @@ METHODS = {
     "scikit-learn": Method(logistic_regression, "scikit-learn", _for_all(), ("linear",), tuned_threshold),
     "LightGBM": Method(boosted_trees, "lightgbm", _for_all(), ("linear",)),
     "aimfor": Method(ours, "aimfor", _for_each()),
+    "aimfor exact constraint": Method(
+        lambda task, aim: ours(task, aim, constraint="exact"), "aimfor", _for_each(CONSTRAINED)
+    ),
     "aimfor smooth hinge": Method(lambda task, aim: ours(task, aim, surrogate="smooth_hinge"), "aimfor", _for_each()),
     "aimfor sigmoid": Method(
         lambda task, aim: ours(task, aim, surrogate="sigmoid", constraint="exact"), "aimfor", _for_each()
