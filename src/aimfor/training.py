@@ -149,7 +149,7 @@ class Training:
             tensors |= {f"best.{index}.tensors.{name}": tensor for name, tensor in one.tensors.items()}
             tensors |= {f"best.{index}.loss.{name}": tensor for name, tensor in one.loss.items()}
             tensors[f"best.{index}.scores"] = torch.from_numpy(one.scores)
-        best = [[*(_finite(part) for part in (one.value, one.merit)), one.step] for one in self.best]
+        best = [[_finite(one.value), _finite(one.merit), one.step] for one in self.best]
         facts = {"step": self.step, "fruitless": self.fruitless, "batches": self.batches.kept(), "best": best}
         return Kept(facts, tensors)
 
@@ -169,7 +169,8 @@ class Training:
         self.best = [
             Candidate(
                 recipe,
-                *(-math.inf if part is None else part for part in (value, merit)),
+                -math.inf if value is None else value,
+                -math.inf if merit is None else merit,
                 tensors[f"best.{index}.scores"].numpy(),
                 _below(f"best.{index}.tensors", tensors),
                 step,
