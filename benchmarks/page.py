@@ -33,6 +33,8 @@ class Table(NamedTuple):
 
 def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table of the page without a title."""
+    if uneven := [row for row in rows if len(row) != len(header)]:
+        raise ValueError(f"every row of a table must have {len(header)} cells, got {uneven[0]}")
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

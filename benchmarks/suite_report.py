@@ -74,7 +74,7 @@ def overall(cells: Cells, aims: Sequence[str], model: str, single: bool) -> page
             ]
         else:
             lines.append([*line, ", ".join(_share_held(rows, aim, method) for method in (*others, OURS))])
-    header = ["aim"]
+    header = ["aim", "sets"]
     for other in others:
         header += [
             f"aimfor - {other}",
