@@ -419,6 +419,9 @@ BAD_DATA = {
     "bad device": (lambda frame: frame, (*FIT, "--device", "nowhere"), "device must be"),
     "search for an area": (lambda frame: frame, (*FIT, "--aim", "aucpr", "--solver", "search"), "aim must be"),
     "bad decay": (lambda frame: frame, (*FIT, "--weight-decay", "much"), "weight-decay"),
+    "bad rate": (lambda frame: frame, (*FIT, "--learning-rate", "fast"), "learning-rate must be a number"),
+    "bad batch": (lambda frame: frame, (*FIT, "--batch-size", "2.5"), "batch-size must be a whole number"),
+    "no batch": (lambda frame: frame, (*FIT, "--batch-size", "0"), "batch_size must be"),
     "no label asked": (lambda frame: frame, ("--aim", "f1"), "label"),
 }
 

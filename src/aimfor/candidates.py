@@ -19,7 +19,7 @@ import numpy as np
 
 from aimfor.aims import AUCPR, Aim, AreaAim, PointAim
 from aimfor.full_batch import converge_
-from aimfor.heads import Heads
+from aimfor.heads import Heads, Layers
 from aimfor.metrics import UndefinedMetricWarning
 from aimfor.objectives import Data, Recipe
 from aimfor.supervision import Kept, Supervision, taken_up
@@ -48,12 +48,12 @@ def log_loss_recipes(decays: Sequence[float], multiclass: bool) -> list[Recipe]:
 def aim_recipes(aim: Aim, decay: float, restarts: int) -> list[Recipe]:
     """The aim and its area, with convex and tight surrogates, from log-loss and, `restarts` times, from scratch.
 
-    The hinge is loose: at a point it stops far on the safe side of its constraint, so there the exact rates drive the
-    multiplier. Over an area it is better left alone.
+    Convex bounds are loose: at a point they stop far on the safe side of its constraint, so there the exact rates drive
+    the multiplier. Over an area they are better left alone.
     """
 
     def constraint(one: Aim, surrogate: str) -> str:
-        return "exact" if surrogate == "hinge" and isinstance(one, PointAim) else "surrogate"
+        return "exact" if surrogate != "sigmoid" and isinstance(one, PointAim) else "surrogate"
 
     area = AUCPR()
     starts = [("log-loss", 1), *(("scratch", attempt) for attempt in range(1, restarts + 1))]
@@ -61,7 +61,7 @@ def aim_recipes(aim: Aim, decay: float, restarts: int) -> list[Recipe]:
     return [
         Recipe(one, surrogate, constraint(one, surrogate), start, decay, attempt=attempt)
         for one in aims
-        for surrogate in ("hinge", "sigmoid")
+        for surrogate in ("hinge", "smooth_hinge", "sigmoid")
         for start, attempt in starts
     ]
 
@@ -149,7 +149,6 @@ def compete(
     validation: Data,
     *,
     multiclass: bool,
-    linear: bool,
     single: Recipe | None,
     restarts: int,
     decays: Sequence[float],
@@ -165,7 +164,6 @@ def compete(
         data: rows to train on.
         validation: rows to choose on.
         multiclass: whether labels are classes.
-        linear: whether the heads are linear, so that log-loss has one minimum, which is then found exactly.
         single: the only recipe to train; None for all of them.
         restarts: candidates from scratch for each recipe.
         decays: tried with log-loss.
@@ -202,7 +200,7 @@ def compete(
         return Contest(trained(make_heads(1, seed), [single], LOG_LOSS if single.aim is None else THE_AIM), 0)
     recipes = log_loss_recipes(decays, multiclass)
     heads = make_heads(len(recipes), seed)
-    if linear:
+    if isinstance(heads, Layers) and heads.linear:  # log-loss has one minimum, which is then found exactly
         supervision.begun(LOG_LOSS)
         if (kept := supervision.kept(LOG_LOSS)) is not None:
             with taken_up(LOG_LOSS):

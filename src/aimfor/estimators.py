@@ -63,9 +63,11 @@ class Classifier(ClassifierMixin, BaseEstimator):
         confidence: of the operating point; the constraint then holds on the population with at least this probability.
         calibrate: fit probabilities on the validation rows, for `predict_proba`: True, "isotonic" or "logistic".
         steps: batches that each stage trains for.
-        batch_size: rows of a batch.
-        learning_rate: of Adam at the start; it falls to 0 along a half cosine.
-        weight_decay: weight of half the squared weights in the loss; "auto" tries several with log-loss.
+        batch_size: rows of a batch; "auto" for 256 with "mlp", else 512.
+        learning_rate: of Adam at the start, from where it falls to 0 along a half cosine; "auto" for 0.02 with "mlp",
+            else 0.01.
+        weight_decay: of a linear model the weight of half the squared weights in the loss, of others that of AdamW;
+            "auto" tries several with log-loss.
         patience: looks at the validation rows (eight in a stage) without any candidate getting better, after which the
             stage ends.
         device: where training runs.
@@ -104,8 +106,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
         confidence: float | None = None,
         calibrate: bool | str = False,
         steps: int = 2000,
-        batch_size: int = 512,
-        learning_rate: float = 0.01,
+        batch_size: int | str = "auto",
+        learning_rate: float | str = "auto",
         weight_decay: float | str = "auto",
         patience: int = 4,
         device: str = "cpu",
@@ -183,11 +185,10 @@ class Classifier(ClassifierMixin, BaseEstimator):
                     self._data(fitted),
                     self._data(held_out),
                     multiclass=self.targets_.multiclass,
-                    linear=self.model == "linear",
                     single=self._single_recipe(aim),
                     restarts=self.restarts,
                     decays=self._decays(),
-                    budget=Budget(self.steps, self.learning_rate, self.batch_size, self.patience),
+                    budget=self._budget(),
                     seed=seed,
                     supervision=supervision,
                 )
@@ -227,10 +228,10 @@ class Classifier(ClassifierMixin, BaseEstimator):
             recipe = self._single_recipe(aim) or Recipe(aim, "hinge", decay=self._decays()[0])
             self.model_ = self._make_heads(1, seed)
             objectives = Objectives([recipe], self.model_.num_labels, self._data(part), self.targets_.multiclass)
-            optimiser = torch.optim.Adam(self.model_.parameters(), lr=self.learning_rate)
+            optimiser = torch.optim.Adam(self.model_.parameters(), lr=self._budget().rate)
             self.running_ = recipe, objectives, optimiser
             self.history_ = []
-        train_one(self.model_.float(), *self.running_, self._data(part), self.batch_size, seed)
+        train_one(self.model_.float(), *self.running_, self._data(part), self._budget().batch_size, seed)
         self.history_.append({"name": self.running_[0].name, "rows": len(labels)})
         self._decide(aim, part, "the rows of the last partial_fit, trained on", part)
         return self
@@ -353,7 +354,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
         checks.in_range("validation_fraction", self.validation_fraction, 0, 1, open_high=True)
         for name, least in (("restarts", 0), ("steps", 1), ("batch_size", 1), ("patience", 1)):
             value = getattr(self, name)
-            checks.whole_number(name, int(value) if isinstance(value, Integral) else value, at_least=least)
+            if name != "batch_size" or value != "auto":
+                checks.whole_number(name, int(value) if isinstance(value, Integral) else value, at_least=least)
         for size in self.hidden_layer_sizes:
             checks.whole_number("hidden_layer_sizes", int(size) if isinstance(size, Integral) else size, at_least=1)
         try:
@@ -361,7 +363,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
         except (RuntimeError, AssertionError, NotImplementedError) as error:
             reason = str(error).splitlines()[0]
             raise ValueError(f"device must be one that torch has here, got {self.device!r}: {reason}") from error
-        checks.positive_number("learning_rate", self.learning_rate)
+        if self.learning_rate != "auto":
+            checks.positive_number("learning_rate", self.learning_rate)
         if self.weight_decay != "auto":
             checks.in_range("weight_decay", self.weight_decay, 0, math.inf, open_high=True)
         if not isinstance(self.calibrate, bool):
@@ -374,10 +377,16 @@ class Classifier(ClassifierMixin, BaseEstimator):
         decay = 0.0 if self.weight_decay == "auto" else float(self.weight_decay)
         return Recipe(None if self.surrogate == "log_loss" else aim, self.surrogate, self.constraint, "scratch", decay)
 
+    def _budget(self) -> Budget:
+        # Smaller batches at a higher rate let networks generalise better; the best line is found with less noise.
+        rate, size = (0.02, 256) if self.model == "mlp" else (0.01, 512)
+        rate = rate if self.learning_rate == "auto" else float(self.learning_rate)
+        return Budget(self.steps, rate, size if self.batch_size == "auto" else int(self.batch_size), self.patience)
+
     def _decays(self) -> tuple[float, ...]:
         if self.weight_decay != "auto":
             return (float(self.weight_decay),)
-        return (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1) if self.model == "linear" else (1e-6, 1e-4, 1e-3, 1e-2)
+        return (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1) if self.model == "linear" else (0.0, 0.03, 0.1, 0.3, 1.0)
 
     # What came in.
 

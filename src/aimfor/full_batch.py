@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aimfor.heads import Heads, chunks
+from aimfor.heads import Heads, Layers, chunks
 from aimfor.objectives import Data, LogLoss, Recipe
 
 # Rows that a full-batch fit of log-loss reads at most; a linear model learns nothing more from others.
@@ -22,7 +22,7 @@ SMALLEST_DECAY = 1e-9
 
 
 def converge_(
-    heads: Heads, recipes: Sequence[Recipe], data: Data, multiclass: bool, generator: np.random.Generator
+    heads: Layers, recipes: Sequence[Recipe], data: Data, multiclass: bool, generator: np.random.Generator
 ) -> None:
     """Bring linear heads to the minimum of their penalised log-loss on all rows: by Newton's method, one head after the
     other, where that is quick, else by L-BFGS, all together.

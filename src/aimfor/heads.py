@@ -242,8 +242,8 @@ class Heads(nn.Module, ABC):
         """Put a copy of tensors that `head` gave in the place of a head."""
 
     @abstractmethod
-    def squares(self) -> Tensor:
-        """`[G]`, the sum of squared weights of each head, offsets apart: what weight decay holds down."""
+    def shrink_(self, factors: Tensor) -> None:
+        """Multiply the weights of each head, offsets apart, by its factor, `[G]`."""
 
     @torch.no_grad()
     def scores(self, rows: Rows) -> Tensor:
@@ -312,9 +312,19 @@ class Layers(Heads):
     def _part(self, name: str, index: int) -> Tensor:
         return self.get_parameter(name).select(1 if name == "weights.0" else 0, index)
 
+    @property
+    def linear(self) -> bool:
+        """Whether there is nothing between features and scores."""
+        return len(self.weights) == 1
+
     def squares(self) -> Tensor:
-        first, *others = (weight.square() for weight in self.weights)
-        return first.sum((0, 2)) + sum(weight.sum((1, 2)) for weight in others)
+        """`[G]`, the sum of squared weights of each linear head, offsets apart."""
+        return self.weights[0].square().sum((0, 2))
+
+    @torch.no_grad()
+    def shrink_(self, factors: Tensor) -> None:
+        for layer, weight in enumerate(self.weights):
+            weight.mul_(factors[:, None] if layer == 0 else factors[:, None, None])
 
 
 class Modules(Heads):
@@ -349,9 +359,12 @@ class Modules(Heads):
     def set_head_(self, index: int, tensors: dict[str, Tensor]) -> None:
         self.modules_[index].load_state_dict(tensors)
 
-    def squares(self) -> Tensor:
-        matrices = ([p.square().sum() for p in module.parameters() if p.ndim > 1] for module in self.modules_)
-        return torch.stack([sum(squares, start=torch.zeros(())) for squares in matrices])
+    @torch.no_grad()
+    def shrink_(self, factors: Tensor) -> None:
+        for module, factor in zip(self.modules_, factors, strict=True):
+            for parameter in module.parameters():
+                if parameter.ndim > 1:
+                    parameter.mul_(factor)
 
 
 def module_maker(model: nn.Module | Callable[[], Any]) -> Callable[[], nn.Module]:

@@ -52,7 +52,8 @@ class Recipe:
         aim: what the loss is made for; None for log-loss.
         surrogate, constraint: options of `Loss`.
         start: "scratch", or "log-loss" for the weights of the best log-loss head.
-        decay: weight of half the squared weights in the loss.
+        decay: of a linear head the weight of half the squared weights in the loss; of another the share of its weights
+            that a step takes away, over the rate.
         balanced: whether log-loss gives both classes of a label the same total weight.
         attempt: which of several starts from scratch.
     """

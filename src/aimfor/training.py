@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from aimfor.aims import Aim
-from aimfor.heads import Batches, Heads, Rows, chunks
+from aimfor.heads import Batches, Heads, Layers, Rows, chunks
 from aimfor.losses import InfeasibleConstraintWarning
 from aimfor.metrics import UndefinedMetricError, UndefinedMetricWarning
 from aimfor.objectives import Data, Objectives, Recipe
@@ -312,10 +312,15 @@ def step_(
     features, labels, weights = batch
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InfeasibleConstraintWarning)  # the candidates that have it are not chosen
-        loss = objectives(heads(features), labels, weights) + 0.5 * (decays * heads.squares()).sum()
+        loss = objectives(heads(features), labels, weights)
+    linear = heads if isinstance(heads, Layers) and heads.linear else None
+    if linear is not None:  # part of the problem, whose one minimum the exact solvers find too
+        loss = loss + 0.5 * (decays * linear.squares()).sum()
     optimiser.zero_grad()
     loss.backward()
     optimiser.step()
+    if linear is None:  # apart from Adam, which would divide a penalty by the size of the gradients
+        heads.shrink_(1 - optimiser.param_groups[0]["lr"] * decays)
 
 
 def train_one(

@@ -67,8 +67,8 @@ Confidence = Annotated[
 ]
 Calibrate = Annotated[bool, typer.Option("--calibrate", help="Fit probabilities, for predict_proba.")]
 Steps = Annotated[int, typer.Option(min=1, help="Batches that each stage trains for.")]
-BatchSize = Annotated[int, typer.Option(min=1, help="Rows of a batch.")]
-LearningRate = Annotated[float, typer.Option(help="Of Adam, at the start.")]
+BatchSize = Annotated[str, typer.Option(help='Rows of a batch, or "auto".')]
+LearningRate = Annotated[str, typer.Option(help='Of Adam, at the start; a number, or "auto".')]
 WeightDecay = Annotated[str, typer.Option(help='A number, or "auto" to try several.')]
 Patience = Annotated[int, typer.Option(min=1, help="Looks at the validation rows without gain that end a stage.")]
 Device = Annotated[str, typer.Option(help="Where training runs.")]
@@ -114,8 +114,8 @@ def job_options(
     confidence: Confidence = None,
     calibrate: Calibrate = False,
     steps: Steps = 2000,
-    batch_size: BatchSize = 512,
-    learning_rate: LearningRate = 0.01,
+    batch_size: BatchSize = "auto",
+    learning_rate: LearningRate = "auto",
     weight_decay: WeightDecay = "auto",
     patience: Patience = 4,
     device: Device = "cpu",
@@ -136,9 +136,9 @@ def job_options(
         "confidence": confidence,
         "calibrate": calibrate,
         "steps": steps,
-        "batch_size": batch_size,
-        "learning_rate": learning_rate,
-        "weight_decay": _decay(weight_decay),
+        "batch_size": _number("batch-size", batch_size, int),
+        "learning_rate": _number("learning-rate", learning_rate, float),
+        "weight_decay": _number("weight-decay", weight_decay, float),
         "patience": patience,
         "device": device,
     }
@@ -388,13 +388,14 @@ def _given(job: Any) -> Any:
     return job
 
 
-def _decay(text: str) -> float | str:
+def _number(name: str, text: str, kind: type[int] | type[float]) -> float | str:
     if text == "auto":
         return text
     try:
-        return float(text)
+        return kind(text)
     except ValueError:
-        raise ValueError(f'weight-decay must be a number or "auto", got {text!r}') from None
+        what = "whole number" if kind is int else "number"
+        raise ValueError(f'{name} must be a {what} or "auto", got {text!r}') from None
 
 
 @contextmanager
