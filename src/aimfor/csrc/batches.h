@@ -174,8 +174,11 @@ class Reader {
         if (batch.mask.data) {
             const uint8_t* mask = at<uint8_t>(batch.mask, row, place.first_label);
             const int64_t stride = batch.mask.label_stride;
-            if (stride == 1) for (int label = 0; label < labels; ++label) room[label] = mask[label] ? room[label] : 0.0f;
-            else for (int label = 0; label < labels; ++label) room[label] = mask[label * stride] ? room[label] : 0.0f;
+            int label = 0;
+            for (; stride == 1 && label + LANES <= labels; label += LANES) {
+                store(room + label, where(mask_of(mask + label), load(room + label)));
+            }
+            for (; label < labels; ++label) room[label] = mask[label * stride] ? room[label] : 0.0f;
         }
         return room;
     }
@@ -292,16 +295,13 @@ class Loader {
         }
         for (int row = 0; !by_columns && row < place.rows; ++row) {
             const float* scores = reader.scores(place.first_row + row, place, score);
-            // Rows lie pages apart, where the processor does not look ahead by itself: fetched for the next tile.
             if (reader.weighted) {
                 const float* weights = reader.weights(place.first_row + row, place, weight);
-                for (int label = 0; label < place.labels; ++label) {
-                    score[label] = weights[label] == 0 ? ABSENT : scores[label];
-                }
-                scores = score;
+                put_row(row, place.labels, scores, tile, tile.negative.scores, weights);
                 if (tile.weighted) put_row(row, place.labels, weights, tile, tile.negative.weights);
+            } else {
+                put_row(row, place.labels, scores, tile, tile.negative.scores);
             }
-            put_row(row, place.labels, scores, tile, tile.negative.scores);
         }
         for (int first = 0; first < place.labels; first += WORD) {
             const uint32_t* marks = batch.positive + (place.first_label + first) / WORD * batch.rows + place.first_row;
@@ -327,6 +327,18 @@ class Loader {
             for (int label = 0; label < labels; label += LANES, to += GROUP) store(to, load(from + label));
         } else {
             for (int label = 0; label < labels; ++label) to[label * ROWS + row] = from[label];
+        }
+    }
+
+    // Scores, absent where the weight is 0.
+    static void put_row(int row, int labels, const float* from, const Tile& tile, float* to, const float* weights) {
+        if (tile.by_label) {
+            to += row * LANES;
+            for (int label = 0; label < labels; label += LANES, to += GROUP) {
+                store(to, load(weights + label) == 0.0f ? all(ABSENT) : load(from + label));
+            }
+        } else {
+            for (int label = 0; label < labels; ++label) to[label * ROWS + row] = weights[label] == 0 ? ABSENT : from[label];
         }
     }
 
