@@ -162,24 +162,20 @@ class Reader {
     // Weights of a row, 0 where the entry is masked: where they are, or in `room`.
     const float* weights(int64_t row, const Place& place, float* room) const {
         const int labels = place.labels;
-        if (batch.weights.data) {
-            const float* from = at<float>(batch.weights, row, place.first_label);
-            const int64_t stride = batch.weights.label_stride;
-            if (stride == 1 && labels == TILE && !batch.mask.data) return from;
-            if (stride == 1) std::copy_n(from, labels, room);
-            else for (int label = 0; label < labels; ++label) room[label] = from[label * stride];
-        } else {
-            std::fill_n(room, labels, 1.0f);
+        const float* from = batch.weights.data ? at<float>(batch.weights, row, place.first_label) : nullptr;
+        const int64_t stride = batch.weights.label_stride;
+        if (from && (stride != 1 || labels < TILE)) {
+            for (int label = 0; label < labels; ++label) room[label] = from[label * stride];
+            from = room;
         }
-        if (batch.mask.data) {
-            const uint8_t* mask = at<uint8_t>(batch.mask, row, place.first_label);
-            const int64_t stride = batch.mask.label_stride;
-            int label = 0;
-            for (; stride == 1 && label + LANES <= labels; label += LANES) {
-                store(room + label, where(mask_of(mask + label), load(room + label)));
-            }
-            for (; label < labels; ++label) room[label] = mask[label * stride] ? room[label] : 0.0f;
+        if (!batch.mask.data) return from;
+        const uint8_t* mask = at<uint8_t>(batch.mask, row, place.first_label);
+        const int64_t mask_stride = batch.mask.label_stride;
+        int label = 0;
+        for (; mask_stride == 1 && label + LANES <= labels; label += LANES) {
+            store(room + label, where(mask_of(mask + label), from ? load(from + label) : all(1.0f)));
         }
+        for (; label < labels; ++label) room[label] = !mask[label * mask_stride] ? 0.0f : from ? from[label] : 1.0f;
         return room;
     }
 

@@ -204,9 +204,10 @@ struct CensusTasks {
 
     int64_t count() const { return label_parts * row_parts; }
 
-    // Adds to sums [3, width]; those of ROWS rows stay in float.
+    // Sums [3, width]; those of ROWS rows stay in float.
     Fault run(int64_t task, double* sums) const {
         Census census(batch);
+        std::fill_n(sums, 3 * width, 0.0);
         const int64_t first_label = task % label_parts * width, first_row = task / label_parts * ROWS_PER_TASK;
         const int64_t last_label = std::min(batch.labels, first_label + width);
         const int64_t last_row = std::min(batch.rows, first_row + ROWS_PER_TASK);
