@@ -183,7 +183,7 @@ class Pass {
             run_it(rung, strip, setting, scratch.sums.data());
             for (int anchor = 0; anchor < anchors; ++anchor) {
                 auto [found, wrong] = scratch.sums[anchor];
-                if (rung == LOG) found.loss += BITS * log_of_one_plus(found.less_one);
+                if (rung == LOG && !tile.weighted) found.loss += BITS * log_of_one_plus(found.less_one);
                 put(columns.sum(LOSS, anchor), label, where(on_it, found.loss), add);
                 put(columns.sum(SLOPE, anchor), label, where(on_it, -found.slope), add);  // in the margin, which is -z
                 if (errors) put(columns.sum(WRONG, anchor), label, where(on_it, wrong), add);
