@@ -165,7 +165,8 @@ class Reader {
         const float* from = batch.weights.data ? at<float>(batch.weights, row, place.first_label) : nullptr;
         const int64_t stride = batch.weights.label_stride;
         if (from && (stride != 1 || labels < TILE)) {
-            for (int label = 0; label < labels; ++label) room[label] = from[label * stride];
+            if (stride == 0) std::fill_n(room, labels, *from);  // one for all labels of the row
+            else for (int label = 0; label < labels; ++label) room[label] = from[label * stride];
             from = room;
         }
         if (!batch.mask.data) return from;
