@@ -11,6 +11,7 @@ import weakref
 from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
 from functools import lru_cache
 from pathlib import Path
+from struct import Struct
 from typing import NamedTuple
 
 import torch
@@ -63,9 +64,10 @@ class _Fault(Structure):
 
 
 # Pointer, stride along anchors and stride along labels of each entry of the table, and the pointers to the buffers of a
-# state: arrays of numbers, because records of records take Python as long to make as a small batch takes to count.
+# state: bytes and an array of numbers, because records of records take Python as long to make as a small batch takes to
+# count.
 TABLE = ("width", "objective_u", "objective_v", "load_u", "load_v", "room", "room_recall", "multiplier")
-_Table = c_int64 * (3 * len(TABLE))
+_TABLE = Struct(f"{3 * len(TABLE)}q")
 
 BUFFERS = (
     "class_weight",
@@ -291,7 +293,7 @@ def _library() -> ctypes.CDLL:
         POINTER(_Batch),
         pointer,
         c_int64,
-        _Table,
+        c_char_p,
         _State,
         POINTER(Rules),
         *[pointer] * 4,
@@ -311,7 +313,7 @@ def _matrix(tensor: Tensor) -> _Matrix:
     return _Matrix(tensor.data_ptr(), row_stride if rows > 1 else 0, label_stride if columns > 1 else 0)
 
 
-def _table(anchors: Anchors, anchor_count: int, num_labels: int) -> ctypes.Array:
+def _table(anchors: Anchors, anchor_count: int, num_labels: int) -> bytes:
     numbers = []
     for name in TABLE:
         entry = getattr(anchors, name)
@@ -327,7 +329,7 @@ def _table(anchors: Anchors, anchor_count: int, num_labels: int) -> ctypes.Array
                 f"{entry.dtype}, {list(entry.shape)} with strides {entry.stride()} on {entry.device}"
             )
         numbers += (entry.data_ptr(), anchor_stride if rows > 1 else 0, label_stride if labels > 1 else 0)
-    return _Table(*numbers)
+    return _TABLE.pack(*numbers)
 
 
 def _state(state: State, num_labels: int) -> ctypes.Array:

@@ -162,21 +162,21 @@ class Reader {
     // Weights of a row, 0 where the entry is masked: where they are, or in `room`.
     const float* weights(int64_t row, const Place& place, float* room) const {
         const int labels = place.labels;
-        if (batch.weights.data) {
-            const float* from = at<float>(batch.weights, row, place.first_label);
-            const int64_t stride = batch.weights.label_stride;
-            if (stride == 1 && labels == TILE && !batch.mask.data) return from;
-            if (stride == 1) std::copy_n(from, labels, room);
+        const float* from = batch.weights.data ? at<float>(batch.weights, row, place.first_label) : nullptr;
+        const int64_t stride = batch.weights.label_stride;
+        if (from && (stride != 1 || labels < TILE)) {
+            if (stride == 0) std::fill_n(room, labels, *from);  // one for all labels of the row
             else for (int label = 0; label < labels; ++label) room[label] = from[label * stride];
-        } else {
-            std::fill_n(room, labels, 1.0f);
+            from = room;
         }
-        if (batch.mask.data) {
-            const uint8_t* mask = at<uint8_t>(batch.mask, row, place.first_label);
-            const int64_t stride = batch.mask.label_stride;
-            if (stride == 1) for (int label = 0; label < labels; ++label) room[label] = mask[label] ? room[label] : 0.0f;
-            else for (int label = 0; label < labels; ++label) room[label] = mask[label * stride] ? room[label] : 0.0f;
+        if (!batch.mask.data) return from;
+        const uint8_t* mask = at<uint8_t>(batch.mask, row, place.first_label);
+        const int64_t mask_stride = batch.mask.label_stride;
+        int label = 0;
+        for (; mask_stride == 1 && label + LANES <= labels; label += LANES) {
+            store(room + label, where(mask_of(mask + label), from ? load(from + label) : all(1.0f)));
         }
+        for (; label < labels; ++label) room[label] = !mask[label * mask_stride] ? 0.0f : from ? from[label] : 1.0f;
         return room;
     }
 
@@ -292,16 +292,13 @@ class Loader {
         }
         for (int row = 0; !by_columns && row < place.rows; ++row) {
             const float* scores = reader.scores(place.first_row + row, place, score);
-            // Rows lie pages apart, where the processor does not look ahead by itself: fetched for the next tile.
             if (reader.weighted) {
                 const float* weights = reader.weights(place.first_row + row, place, weight);
-                for (int label = 0; label < place.labels; ++label) {
-                    score[label] = weights[label] == 0 ? ABSENT : scores[label];
-                }
-                scores = score;
+                put_row(row, place.labels, scores, tile, tile.negative.scores, weights);
                 if (tile.weighted) put_row(row, place.labels, weights, tile, tile.negative.weights);
+            } else {
+                put_row(row, place.labels, scores, tile, tile.negative.scores);
             }
-            put_row(row, place.labels, scores, tile, tile.negative.scores);
         }
         for (int first = 0; first < place.labels; first += WORD) {
             const uint32_t* marks = batch.positive + (place.first_label + first) / WORD * batch.rows + place.first_row;
@@ -327,6 +324,18 @@ class Loader {
             for (int label = 0; label < labels; label += LANES, to += GROUP) store(to, load(from + label));
         } else {
             for (int label = 0; label < labels; ++label) to[label * ROWS + row] = from[label];
+        }
+    }
+
+    // Scores, absent where the weight is 0.
+    static void put_row(int row, int labels, const float* from, const Tile& tile, float* to, const float* weights) {
+        if (tile.by_label) {
+            to += row * LANES;
+            for (int label = 0; label < labels; label += LANES, to += GROUP) {
+                store(to, load(weights + label) == 0.0f ? all(ABSENT) : load(from + label));
+            }
+        } else {
+            for (int label = 0; label < labels; ++label) to[label * ROWS + row] = weights[label] == 0 ? ABSENT : from[label];
         }
     }
 

@@ -5,6 +5,9 @@
 
 namespace aimfor {
 
+constexpr int CENSUS_LABELS = 16 * TILE;  // side by side: the processor looks ahead along a row
+constexpr int CENSUS_ROWS = 4;            // at once: so many rows along which it does
+
 // Sparse labels as bits. They come from outside and may hold any numbers, so all are checked.
 inline void mark_positions(const Batch& batch, Fault* fault) {
     const Reader reader(batch);
@@ -107,61 +110,67 @@ class Census {
 
     template <bool WEIGHTED>
     bool take_rows(const Place& place, float (&part)[3][TILE]) {
-        alignas(32) float score[TILE], weight[TILE];
+        alignas(32) float score[CENSUS_ROWS][TILE], weight[CENSUS_ROWS][TILE];
         if (place.labels < TILE) {  // 0 beyond the labels there are
-            std::fill_n(score, TILE, 0.0f);
-            std::fill_n(weight, TILE, 0.0f);
+            std::fill_n(score[0], CENSUS_ROWS * TILE, 0.0f);
+            std::fill_n(weight[0], CENSUS_ROWS * TILE, 0.0f);
         }
         const float heaviest = batch.largest_weight, lightest = 1 / heaviest;
         Ints largest = {}, bad_weights = {};
         uint32_t odd_labels = 0;
-        for (int64_t row = place.first_row; row < place.first_row + place.rows; ++row) {
-            const float* scores = reader.scores(row, place, score);
-            fetch(scores + 2 * TILE, TILE);
-            const float* weights = WEIGHTED ? reader.weights(row, place, weight) : weight;
-            if (WEIGHTED) fetch(weights + 2 * TILE, TILE);
-            for (int label = 0; label < place.labels; label += LANES) {
-                Floats one = load(scores + label);
-                if (WEIGHTED) {
-                    const Floats heavy = load(weights + label);
-                    const Ints present = ~(heavy == 0.0f);
-                    bad_weights |= present & ~((heavy >= lightest) & (heavy <= heaviest));
-                    one = where(present, one);  // nothing that stands at an absent entry is looked at
-                    store(part[0] + label, load(part[0] + label) + heavy);
-                    store(part[2] + label, load(part[2] + label) + heavy * one);
-                } else {
-                    store(part[2] + label, load(part[2] + label) + one);
-                }
-                largest = larger(largest, (Ints)absolute(one));  // as whole numbers, where nan is largest of all
+        for (int64_t first = place.first_row; first < place.first_row + place.rows; first += CENSUS_ROWS) {
+            const int rows = static_cast<int>(std::min<int64_t>(CENSUS_ROWS, place.first_row + place.rows - first));
+            const float *scores[CENSUS_ROWS], *weights[CENSUS_ROWS];
+            uint32_t positive[CENSUS_ROWS][TILE / WORD];
+            for (int row = 0; row < rows; ++row) {
+                scores[row] = reader.scores(first + row, place, score[row]);
+                fetch(scores[row] + 2 * TILE, TILE);
+                weights[row] = WEIGHTED ? reader.weights(first + row, place, weight[row]) : weight[row];
+                if (WEIGHTED) fetch(weights[row] + 2 * TILE, TILE);
+                odd_labels |= mark_row<WEIGHTED>(first + row, place, weights[row], positive[row]);
             }
-            odd_labels |= mark_row<WEIGHTED>(row, place, weights, part[1]);
+            for (int label = 0; label < place.labels; label += LANES) {
+                Floats weight_sum = {}, positive_sum = {}, score_sum = {};
+                for (int row = 0; row < rows; ++row) {
+                    Floats one = load(scores[row] + label);
+                    const Floats heavy = WEIGHTED ? load(weights[row] + label) : all(1.0f);
+                    if (WEIGHTED) {
+                        const Ints present = ~(heavy == 0.0f);
+                        bad_weights |= present & ~((heavy >= lightest) & (heavy <= heaviest));
+                        one = where(present, one);  // nothing that stands at an absent entry is looked at
+                        weight_sum += heavy;
+                    }
+                    score_sum += WEIGHTED ? heavy * one : one;
+                    positive_sum += where(mask_of(positive[row][label / WORD] >> label % WORD), heavy);
+                    largest = larger(largest, (Ints)absolute(one));  // as whole numbers, where nan is largest of all
+                }
+                if (WEIGHTED) store(part[0] + label, load(part[0] + label) + weight_sum);
+                store(part[1] + label, load(part[1] + label) + positive_sum);
+                store(part[2] + label, load(part[2] + label) + score_sum);
+            }
         }
         for (int label = 0; !WEIGHTED && label < place.labels; ++label) part[0][label] += static_cast<float>(place.rows);
         return !bits(largest > (Ints)all(batch.largest_score)) && !bits(bad_weights) && !odd_labels;
     }
 
-    // Marks the positives of a row and adds up their weight; returns whether some label is neither 0 nor 1.
+    // Marks the positives of a row; returns whether some label is neither 0 nor 1.
     template <bool WEIGHTED>
-    uint32_t mark_row(int64_t row, const Place& place, const float* weight, float* positive_sum) {
-        uint32_t found[TILE / WORD], odd[TILE / WORD] = {}, any_odd = 0;
-        if (batch.label_type != SPARSE) reader.labels(row, place, found, odd);
-        for (int first = 0; first < place.labels; first += WORD) {
+    uint32_t mark_row(int64_t row, const Place& place, const float* weight, uint32_t* positive) {
+        uint32_t odd[TILE / WORD] = {}, any_odd = 0;
+        if (batch.label_type != SPARSE) reader.labels(row, place, positive, odd);
+        for (int first = 0, word = 0; first < place.labels; first += WORD, ++word) {
             uint32_t& marks = *mark(row, place.first_label + first);
-            uint32_t left = batch.label_type == SPARSE ? marks : found[first / WORD];
-            if (WEIGHTED && left) {
+            if (batch.label_type == SPARSE) positive[word] = marks;
+            if (WEIGHTED && positive[word]) {
                 uint32_t present = 0;
                 for (int label = 0; label < WORD; label += LANES) {
                     present |= bits(~(load(weight + first + label) == 0.0f)) << label;
                 }
-                left &= present;
-                odd[first / WORD] &= present;
+                positive[word] &= present;
+                odd[word] &= present;
             }
-            any_odd |= odd[first / WORD];
-            marks = left;
-            for (int label = first; label < first + WORD; label += LANES, left >>= LANES) {
-                const Floats one = WEIGHTED ? load(weight + label) : all(1.0f);
-                store(positive_sum + label, load(positive_sum + label) + where(mask_of(left), one));
-            }
+            any_odd |= odd[word];
+            marks = positive[word];
         }
         return any_odd;
     }
@@ -181,8 +190,6 @@ class Census {
     }
 };
 
-constexpr int CENSUS_LABELS = 16 * TILE;  // side by side: the processor looks ahead along a row
-constexpr int CENSUS_ROWS = 4;            // at once: so many rows along which it does
 
 // The census of a batch, cut into tasks of `width` labels by ROWS_PER_TASK rows.
 struct CensusTasks {
@@ -197,9 +204,10 @@ struct CensusTasks {
 
     int64_t count() const { return label_parts * row_parts; }
 
-    // Adds to sums [3, width]; those of ROWS rows stay in float.
+    // Sums [3, width]; those of ROWS rows stay in float.
     Fault run(int64_t task, double* sums) const {
         Census census(batch);
+        std::fill_n(sums, 3 * width, 0.0);
         const int64_t first_label = task % label_parts * width, first_row = task / label_parts * ROWS_PER_TASK;
         const int64_t last_label = std::min(batch.labels, first_label + width);
         const int64_t last_row = std::min(batch.rows, first_row + ROWS_PER_TASK);

@@ -175,17 +175,18 @@ int32_t aimfor_census(const Batch* batch, float* census, Fault* fault) try {
     const CensusTasks tasks(*batch);
     const int threads = threads_for(*batch, 1);
     const int64_t width = tasks.width;
-    std::vector<double> parts(tasks.count() * 3 * width, 0.0);
+    const std::unique_ptr<double[]> parts(new double[tasks.count() * 3 * width]);
     std::vector<Fault> faults(tasks.count());
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
     for (int64_t task = 0; task < tasks.count(); ++task) {
-        faults[task] = tasks.run(task, parts.data() + task * 3 * width);
+        faults[task] = tasks.run(task, parts.get() + task * 3 * width);
     }
     for (const Fault& one : faults) {
         if (!fault->kind) *fault = one;
     }
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
     for (int64_t first = 0; first < batch->labels; first += width) {
-        double* whole = parts.data() + first / width * 3 * width;
+        double* whole = parts.get() + first / width * 3 * width;
         for (int64_t rows = 1; rows < tasks.row_parts; ++rows) {
             const double* part = whole + rows * tasks.label_parts * 3 * width;
             for (int64_t entry = 0; entry < 3 * width; ++entry) whole[entry] += part[entry];

@@ -47,7 +47,7 @@ struct Columns {
 struct Scratch {
     Tile tile;
     Columns columns;
-    std::vector<Floats> thresholds, costs, factors;
+    std::vector<Floats> thresholds, costs, factors, room;
     std::vector<VectorSum> sums;
     std::vector<double> totals;
 
@@ -56,6 +56,7 @@ struct Scratch {
         thresholds.resize(anchors + 1);
         costs.resize(anchors + 1);
         factors.resize(anchors + 1);
+        room.resize(2 * ROWS);
         sums.resize(anchors + 1);
     }
 };
@@ -83,7 +84,7 @@ void run(const Strip& strip, const Setting& setting, VectorSum* sums) {
                 first_wrong.add(TIE_IS_WRONG ? score >= threshold.first : score > threshold.first, weight);
                 second_wrong.add(TIE_IS_WRONG ? score >= threshold.second : score > threshold.second, weight);
             }
-            both.after_block();
+            both.after_block(strip);
         }
         const auto [first, second] = both.sums();
         sums[anchor] = {first, first_wrong.value()};
@@ -176,13 +177,13 @@ class Pass {
             }
             scratch.costs[anchors] = Floats{};
             const Setting setting = {scratch.thresholds.data(), scratch.costs.data(), scratch.factors.data(),
-                                     anchors, Floats{}, sharpness, all(leak)};
+                                     scratch.room.data(), anchors, Floats{}, sharpness, all(leak)};
             const auto run_it = tile.weighted ? (errors ? run<true, NEGATIVES, true> : run<true, NEGATIVES, false>)
                                               : (errors ? run<false, NEGATIVES, true> : run<false, NEGATIVES, false>);
             run_it(rung, strip, setting, scratch.sums.data());
             for (int anchor = 0; anchor < anchors; ++anchor) {
                 auto [found, wrong] = scratch.sums[anchor];
-                if (rung == LOG) found.loss += BITS * log_of_one_plus(found.less_one);
+                if (rung == LOG && !tile.weighted) found.loss += BITS * log_of_one_plus(found.less_one);
                 put(columns.sum(LOSS, anchor), label, where(on_it, found.loss), add);
                 put(columns.sum(SLOPE, anchor), label, where(on_it, -found.slope), add);  // in the margin, which is -z
                 if (errors) put(columns.sum(WRONG, anchor), label, where(on_it, wrong), add);

@@ -148,9 +148,11 @@ struct Ahead {
         if (done % LANES || next >= batch.labels) return;
         const bool scores = batch.score_type == FLOAT32 && batch.scores.label_stride == 1;
         const bool weights = batch.weights.data && batch.weights.label_stride == 1;
+        const bool mask = batch.mask.data && batch.mask.label_stride == 1;
         for (int64_t one = row + done; one < std::min(batch.rows, row + done + LANES); ++one) {
             if (scores) fetch(at<float>(batch.scores, one, next), TILE);
             if (weights) fetch(at<float>(batch.weights, one, next), TILE);
+            if (mask) fetch(at<uint8_t>(batch.mask, one, next), TILE);
         }
         if (!last) return;
         const State& state = problem.state;

@@ -28,6 +28,7 @@ struct Setting {
     const Floats* thresholds;
     const Floats* costs;
     Floats* factors;  // room for what a curve works out of each threshold
+    Floats* room;     // and of each entry, for two anchors
     int anchors;
     Floats middle;  // of the thresholds
     Floats sharpness, leak;
@@ -161,7 +162,7 @@ class Direct {
         Floats take(int, Floats score, Floats weight, Floats gradient) {
             return second.take(score, weight, first.take(score, weight, gradient));
         }
-        void after_block() {}
+        void after_block(const Strip&) {}
         LossAndSlopes sums() const { return {first.sums(), second.sums()}; }
     };
     Anchors start(int anchor) const { return {{setting, anchor}, {setting, anchor + 1}}; }
@@ -224,11 +225,11 @@ class Exponential {
             const Floats x = exponentials.at(index, score, first.threshold, factor.first);
             const Floats y = exponentials.at(index, score, second.threshold, factor.second);
             // In this order each product and its sum are one operation.
-            return gradient + first.take(score, weight, x) + second.take(score, weight, y);
+            return gradient + first.take(index, score, weight, x) + second.take(index, score, weight, y);
         }
-        void after_block() {
-            first.after_block();
-            second.after_block();
+        void after_block(const Strip& strip) {
+            first.after_block(strip);
+            second.after_block(strip);
         }
         LossAndSlopes sums() const { return {first.sums(), second.sums()}; }
     };
@@ -254,9 +255,8 @@ class Sigmoid {
 
     const Floats threshold;
 
-    Floats take(Floats score, Floats weight, Floats x) {
-        const auto [probability, rest] = shares(x);
-        const Floats slope = probability * rest;
+    Floats take(int, Floats score, Floats weight, Floats x) {
+        const Floats rest = 1.0f / (x + 1.0f), probability = x * rest, slope = probability * rest;
         const Ints beyond = score > threshold;
         probabilities.add(probability, weight);
         slopes.add(slope, weight);
@@ -264,7 +264,7 @@ class Sigmoid {
         beyonds.add(beyond, weight);
         return weighted<WEIGHTED>(cost * slope + where(beyond, leak_cost), weight);
     }
-    void after_block() {}
+    void after_block(const Strip&) {}
     LossAndSlope sums() const {
         const Floats slope = sharpness * (slopes.value + leak * beyonds.value());
         return {probabilities.value + leak * sharpness * overs.value, slope};
@@ -278,9 +278,9 @@ class Sigmoid {
 
 constexpr float BITS = 1.44269504f;  // of a natural logarithm
 
-// In bits. Without weights the sum of logs is the log of a product, kept as product - 1 so that small terms keep their
-// digits. A block of factors is at most 2^40; after it 2^40 is taken out of a product that has come so far. What is cut
-// off above LARGEST_X is added by itself.
+// In bits. The sum of logs is the log of a product, kept as product - 1 so that small terms keep their digits. A block
+// of factors is at most 2^40; after it 2^40 is taken out of a product that has come so far. What is cut off above
+// LARGEST_X is added by itself.
 template <Range RANGE, bool WEIGHTED>
 class Log {
   public:
@@ -293,34 +293,72 @@ class Log {
 
     const Floats threshold;
 
-    Floats take(Floats score, Floats weight, Floats x) {
-        const auto [probability, rest] = shares(x);
-        if (WEIGHTED) {
-            const Floats bend = minus_log_of_rest(smaller(probability, rest));
-            losses.add(not_negative(score - threshold) + bend, weight);
-        } else {
-            less_one = less_one * (x + 1.0f) + x;
-            if (RANGE != NEAR) losses.add(not_negative(score - threshold - LARGEST_Z), weight);
-        }
-        const Floats share = weighted<WEIGHTED>(probability, weight);
-        slopes += share;
-        return cost * share;
+    Floats take(int, Floats score, Floats, Floats x) {
+        const Floats probability = x / (x + 1.0f);
+        less_one = less_one * (x + 1.0f) + x;
+        if (RANGE != NEAR) cut_off += not_negative(score - threshold - LARGEST_Z);
+        slopes += probability;
+        return cost * probability;
     }
-    void after_block() {
-        if (WEIGHTED) return;
+    void after_block(const Strip&) {
         const Ints full = (Ints)less_one > (Ints)all(1099511627776.0f);  // 2^40
         taken_out -= full;
         less_one = full ? less_one * 9.094947017729282e-13f - 1.0f : less_one;
     }
     LossAndSlope sums() const {
-        return {BITS * losses.value + 40.0f * as_floats(taken_out), BITS * slopes, less_one};
+        return {BITS * cut_off + 40.0f * as_floats(taken_out), BITS * slopes, less_one};
     }
 
   private:
     const Floats cost;
-    Sum<WEIGHTED> losses;
-    Floats slopes = {}, less_one = {};
+    Floats cut_off = {}, slopes = {}, less_one = {};
     Ints taken_out = {};
+};
+
+// With weights every entry takes a log of its own: z or 0, and -log(1 - u) where u is the smaller share. The latter are
+// taken when all shares are known: a chain of operations from one to the other would be too long for the processor to
+// look past.
+template <Range RANGE>
+class Log<RANGE, true> {
+  public:
+    static constexpr int BLOCK = ROWS;
+    static constexpr float LARGEST_X = Log<RANGE, false>::LARGEST_X, LARGEST_Z = Log<RANGE, false>::LARGEST_Z;
+
+    Log(const Setting& setting, int anchor)
+        : threshold(setting.thresholds[anchor]), cost(setting.costs[anchor] * BITS),
+          smaller_shares(setting.room + anchor % 2 * ROWS) {}
+
+    const Floats threshold;
+
+    Floats take(int index, Floats, Floats weight, Floats x) {
+        const Floats probability = x / (x + 1.0f), share = weight * probability;
+        smaller_shares[index] = smaller(probability, 1.0f - probability);
+        slopes += share;
+        return cost * share;
+    }
+    void after_block(const Strip& strip) { losses = sum_of_losses(strip, threshold, smaller_shares); }
+    LossAndSlope sums() const { return {BITS * losses, BITS * slopes}; }
+
+  private:
+    const Floats cost;
+    Floats* const smaller_shares;
+    Floats losses = {}, slopes = {};
+
+    // On its own, so that its many constants leave the registers to those who call it.
+    static __attribute__((noinline)) Floats sum_of_losses(const Strip& strip, Floats threshold, const Floats* shares) {
+        Floats even = {}, odd = {};  // because each addition waits for the one before
+        auto loss = [&](int index) {
+            const Floats over = not_negative(load(strip.scores + index * LANES) - threshold);
+            return load(strip.weights + index * LANES) * (over + minus_log_of_rest(shares[index]));
+        };
+        int index = 0;
+        for (; index + 1 < strip.count; index += 2) {
+            even += loss(index);
+            odd += loss(index + 1);
+        }
+        if (index < strip.count) even += loss(index);
+        return even + odd;
+    }
 };
 
 }  // namespace aimfor
