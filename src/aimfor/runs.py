@@ -1,6 +1,7 @@
 """Count, one batch of a loss: by an engine of torch, or by the C++ engine, which knows the whole step."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -31,9 +32,11 @@ class TorchRun:
     @torch.no_grad()
     def __init__(self, state: State, options: Options, batch: Batch, engine: str):
         self.state, self.options = state, options
-        self.engine = bounds if engine == "plain" else fused
-        self.batch = batch if engine == "plain" else fused.listed(batch)
-        self.census = self.engine.census(self.batch)
+        if engine == "plain":
+            self.census, self._count = bounds.census(batch), partial(bounds.count, batch)
+        else:
+            listed = fused.listed(batch)
+            self.census, self._count = fused.census(listed), partial(fused.count, listed)
 
     def observe_(self, census: Tensor) -> Tensor:
         self.state.observe_(census)
@@ -49,8 +52,7 @@ class TorchRun:
             sharpness = None
             if surrogate.sharpness is not None:
                 sharpness = surrogate.sharpness / state.score_variance.sqrt().clamp(min=SMALLEST_DEVIATION)
-            return self.engine.count(
-                self.batch,
+            return self._count(
                 state.thresholds,
                 positive_cost,
                 negative_cost,
@@ -60,11 +62,13 @@ class TorchRun:
                 errors=errors,
             )
 
-        surrogate, warming = self.options.surrogate, state.steps < self.options.warmup
+        surrogate, taking_part = self.options.surrogate, state.taking_part
+        # What is counted of labels that take no part yet is multiplied by 0.
+        warming = (state.steps < self.options.warmup) & taking_part
         if surrogate.convex or not bool(warming.any()):
             return on(surrogate)
         hinge = on(SURROGATES["hinge"])
-        if bool(warming.all()):
+        if torch.equal(warming, taking_part):
             return hinge
         tight = on(surrogate)
         sums = Sums(*(torch.where(warming, *pair) for pair in zip(hinge.sums, tight.sums, strict=True)))
