@@ -59,15 +59,15 @@ class Piece(NamedTuple):
     """Some rows and labels of the negatives of a batch.
 
     Attributes:
-        scores: `[rows, labels]`, ABSENT where there is no negative; the pass works in it.
+        entries: `[rows, labels]`, the scores as they came, ABSENT where there is no negative; then their gradient.
         weights: of the same shape or `[rows, 1]`; None for 1.
-        gradient: of the same shape, to be written.
+        scores: room for the scores as the curve takes them.
         room: what else the pass works in, `[.., anchors, rows, labels]`, for so many anchors at once.
     """
 
-    scores: Tensor
+    entries: Tensor
     weights: Tensor | None
-    gradient: Tensor
+    scores: Tensor
     room: Tensor
 
 
@@ -99,10 +99,8 @@ def census(batch: Listed) -> Tensor:
     weight, positive_weight, score_sum = sums = _zeros(batch, 3, scores.shape[1])
     if batch.weights is None and batch.mask is None:
         weight += len(scores)
-        # Some rows after the other, so that they are still in cache when they are summed.
-        for some in scores.split(max(1, _size(batch) // scores.shape[1])):
-            valid_scores(some)
-            score_sum += some.sum(0, dtype=sums.dtype)
+        valid_scores(scores)
+        torch.sum(scores, 0, dtype=sums.dtype, out=score_sum)
     else:
         for rows, labels in _blocks(batch):
             values = scores[rows, labels].to(sums.dtype, copy=True)
@@ -133,23 +131,16 @@ def count(
 ) -> Counts:
     """The pass over a batch that has been through the census; see `bounds.count`."""
     sums = _zeros(batch, 3, 2, *thresholds.shape)  # loss, slope, error; of positives and negatives
-    squares = _zeros(batch, len(score_mean))
-    # First the scores of the negatives, in the place of which each piece leaves their gradient.
-    gradient = squares.new_empty(batch.scores.shape).copy_(batch.scores)
-    flat = gradient.view(-1).index_fill_(0, batch.ones, ABSENT)
-    for (rows, labels), scores, room in _places(batch, len(thresholds), CURVES[surrogate.name].rooms):
-        here, (weights, absent) = gradient[rows, labels], _weights(batch, rows, labels)
+    squares, gradient = _negatives(batch, score_mean)
+    for (rows, labels), room in _places(batch, len(thresholds), CURVES[surrogate.name].rooms):
         b, v_cost = (part[:, labels].to(squares) for part in (thresholds, negative_cost))
         sharp = None if sharpness is None else sharpness[labels].to(squares)
-        torch.sub(batch.scores[rows, labels], score_mean[labels].to(squares), out=scores)
-        squares[labels] += _squares(scores, weights, absent)
-        scores.copy_(here)
-        if absent is not None:
-            scores.masked_fill_(absent, ABSENT)
+        piece = Piece(gradient[rows, labels], _weights(batch, rows, labels)[0], *room)
         negative = sums[:, 1, :, labels]
         if errors:
-            _add_false_positives(scores, weights, b, room[0], negative[2])
-        _add_negatives(Piece(scores, weights, here, room), b, v_cost, surrogate, sharp, negative)
+            _add_false_positives(piece, b, negative[2])
+        _add_negatives(piece, b, v_cost, surrogate, sharp, negative)
+    flat = gradient.view(-1)
     found = sums[: 3 if errors else 2, 0]
     for first in range(0, len(batch.ones), POSITIVES_AT_ONCE):
         some = slice(first, first + POSITIVES_AT_ONCE)
@@ -158,11 +149,23 @@ def count(
     return Counts(Sums(*sums.flatten(0, 1)), squares, gradient)
 
 
-def _squares(distance: Tensor, weights: Tensor | None, absent: Tensor | None) -> Tensor:
-    """Weighted squares of distances, which are written over."""
-    if absent is not None:
-        distance.masked_fill_(absent, 0.0)
-    return _weighted(distance.mul_(distance), weights).sum(0)
+def _negatives(batch: Listed, mean: Tensor) -> tuple[Tensor, Tensor]:
+    """`[L]`, weighted squares of all scores' distances from the mean, and `[B, L]`, the scores of the negatives, ABSENT
+    where there is none."""
+    squares, negatives = _zeros(batch, len(mean)), _zeros(batch, 0).new_empty(batch.scores.shape)
+    height = max(1, _size(batch) // len(mean))
+    room = negatives.new_empty(min(height, len(negatives)), len(mean))
+    for first in range(0, len(negatives), height):
+        rows = slice(first, first + height)
+        weights, absent = _weights(batch, rows, slice(None))
+        values = negatives[rows].copy_(batch.scores[rows])
+        distance = torch.sub(values, mean.to(values), out=room[: len(values)])
+        if absent is not None:
+            distance.masked_fill_(absent, 0.0)
+            values.masked_fill_(absent, ABSENT)
+        squares += _weighted(distance.mul_(distance), weights).sum(0)
+    negatives.view(-1).index_fill_(0, batch.ones, ABSENT)
+    return squares, negatives
 
 
 def _add_positives(
@@ -197,38 +200,31 @@ def _add_positives(
     return terms[1].mul_(of_ones(cost)).sum(0)
 
 
-def _add_false_positives(
-    scores: Tensor, weights: Tensor | None, thresholds: Tensor, room: Tensor, totals: Tensor
-) -> None:
-    """Add the weight of the negatives at or above each threshold. Scores are as they came: nothing has been rounded."""
+def _add_false_positives(piece: Piece, thresholds: Tensor, totals: Tensor) -> None:
+    """Add the weight of the negatives at or above each threshold."""
+    room = piece.room[0]
     for some, total in zip(thresholds.unsqueeze(1).split(len(room)), totals.split(len(room)), strict=True):
-        total += _weighted(torch.ge(scores, some, out=room), weights).sum(1)
+        total += _weighted(torch.ge(piece.entries, some, out=room), piece.weights).sum(1)
 
 
 def _add_negatives(
-    piece: Piece,
-    thresholds: Tensor,
-    cost: Tensor,
-    surrogate: Surrogate,
-    sharpness: Tensor | None,
-    sums: Tensor,
+    piece: Piece, thresholds: Tensor, cost: Tensor, surrogate: Surrogate, sharpness: Tensor | None, sums: Tensor
 ) -> None:
     """Add loss and slope of the negatives of a piece to the sums, and write their gradient."""
-    scores, weights, gradient, room = piece
     # Scores and thresholds from the middle of the thresholds: what is found as a difference keeps its digits there.
     middle = thresholds.mean(0)
     thresholds = thresholds - middle
-    scores.sub_(middle)
+    torch.sub(piece.entries, middle, out=piece.scores)
     if sharpness is not None:
         thresholds.mul_(sharpness)
-        scores.mul_(sharpness)
+        piece.scores.mul_(sharpness)
     curve = CURVES[surrogate.name](piece, thresholds)
     unit = curve.unit if sharpness is None else curve.unit * sharpness
     losses, slopes = torch.empty_like(thresholds), torch.empty_like(thresholds)
-    together, gradient = room.shape[1], gradient.unsqueeze(0)
+    together, gradient = piece.room.shape[1], piece.entries.unsqueeze(0)
     parts = (part.split(together) for part in (losses, slopes, (cost * unit).unsqueeze(1)))
     for step, (loss_sum, slope_sum, some_cost) in enumerate(zip(*parts, strict=True)):
-        slope = _weighted(curve.slope(step), weights)
+        slope = _weighted(curve.slope(step), piece.weights)
         torch.sum(slope, 1, out=slope_sum)
         if together > 1:
             torch.sum(slope * some_cost, 0, keepdim=True, out=gradient)
@@ -254,7 +250,7 @@ class Curve:
     unit: float | Tensor = 1.0
 
     def __init__(self, piece: Piece, thresholds: Tensor):
-        self.scores, self.weights, _, self.room = piece
+        _, self.weights, self.scores, self.room = piece
         self.terms, self.thresholds = self.room[0], thresholds
 
     def steps(self, parts: Tensor) -> tuple[Tensor, ...]:
@@ -436,7 +432,7 @@ CURVES: dict[str, type[Curve]] = {
 }
 
 
-def _places(batch: Listed, anchors: int, rooms: int) -> Iterator[tuple[tuple[slice, slice], Tensor, Tensor]]:
+def _places(batch: Listed, anchors: int, rooms: int) -> Iterator[tuple[tuple[slice, slice], tuple[Tensor, Tensor]]]:
     """Where the pieces of a batch are, with memory for the scores of each, and for as many tensors more, for one anchor
     or, where calls would cost more than what they do, for all. It is the same memory for every piece."""
     memory, kind = None, _kind(batch)
@@ -447,7 +443,7 @@ def _places(batch: Listed, anchors: int, rooms: int) -> Iterator[tuple[tuple[sli
         if memory is None:  # no piece is larger than the first
             memory = batch.scores.new_empty((1 + rooms * together) * size, dtype=kind)
         scores, room = memory[: (1 + rooms * together) * size].split([size, rooms * together * size])
-        yield block, scores.view(shape), room.view(rooms, together, *shape)
+        yield block, (scores.view(shape), room.view(rooms, together, *shape))
 
 
 def _blocks(batch: Listed) -> Iterator[tuple[slice, slice]]:

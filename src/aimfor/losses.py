@@ -259,23 +259,24 @@ class Loss(nn.Module):
         # that of log-loss however the multipliers grow, so that a learning rate and a shared trunk serve all labels.
         total = u_cost.sum(0) + v_cost.sum(0)
         share = active / torch.where(total > 0, total, 1.0) / self.num_labels
-        u_cost, v_cost = u_cost * (share * u_unit), v_cost * (share * v_unit)
+        u_cost, v_cost = u_cost.mul_(share * u_unit), v_cost.mul_(share * v_unit)
         counts_for = state.counts_for(active, self._exact_drives()) if learning else None
         errors = counts_for is not None and bool(counts_for.any())
         counts = run.count(census, anchors, u_cost, v_cost, errors)
         sums, squares = reduced(reduce, counts)
 
         # In place from here on, and let go of early: what is `[K, L]` adds up beside the gradient.
+        positives = census[1] * u_unit
+        lagrangian = (sums.positive_loss * u_cost).addcmul_(sums.negative_loss, v_cost)
+        lagrangian.addcmul_(multipliers, share * anchors.width * anchors.largest_room(positives), value=-1)
+        value = lagrangian.sum()
+        del lagrangian
         slope = difference(sums.negative_slope.mul_(v_cost), sums.positive_slope.mul_(u_cost))
         del u_cost, v_cost
-        positives = census[1] * u_unit
         surrogate = Rates(sums.positive_loss.mul_(u_unit), sums.negative_loss.mul_(v_unit), positives)
         exact = None
         if errors:
             exact = Rates(sums.false_negatives.mul_(u_unit), sums.false_positives.mul_(v_unit), positives)
-        lagrangian = anchors.violation(surrogate).mul_(multipliers).add_(anchors.objective(surrogate))
-        value = lagrangian.mul_(share * anchors.width).sum()
-        del lagrangian
         if counts_for is None:
             return value, counts.gradient
         step = Step(

@@ -74,10 +74,10 @@ class Step(NamedTuple):
 
 
 def difference(one: Tensor, other: Tensor) -> Tensor:
-    """one - other, 0 where that is rounding."""
-    rest, both = one - other, one.abs().add_(other.abs())
+    """one - other, 0 where that is rounding; writes over both."""
+    rest, both = one - other, one.abs_().add_(other.abs_()).mul_(ROUNDING)
     # Compared into floats: masks of bools take several times as long.
-    return rest.mul_(torch.gt(rest.abs(), both.mul_(ROUNDING), out=both))
+    return rest.mul_(torch.gt(torch.abs(rest, out=other), both, out=both))
 
 
 def driving(surrogate: Rates, exact: Rates | None, exact_drives: bool | Tensor) -> Rates:
