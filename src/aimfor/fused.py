@@ -22,8 +22,6 @@ from aimfor.surrogates import LEAK, Surrogate
 # elsewhere fewer calls count more.
 CPU_PIECE = 2**18
 OTHER_PIECE = 2**23
-# Positives whose anchors are worked on together.
-POSITIVES_AT_ONCE = 2**13
 # Entries times anchors, below which all anchors are worked on together.
 TINY = 2**15
 # Rows of a piece are about so long at least, for the sake of vectors.
@@ -34,9 +32,8 @@ ABSENT = -1e30
 # threshold, thresholds from their middle.
 FARTHEST = 60.0
 WIDEST = 25.0
-# Factors 1 + e^z whose product is taken before its log: at most so many, and with a log of at most so much.
-FACTORS = 16
-LARGEST_LOG = 88.0
+# At most so many factors 1 + e^z whose product is taken before its log, as long as that stays finite.
+FACTORS = 32, 8, 2, 1
 
 
 class Listed(NamedTuple):
@@ -131,21 +128,16 @@ def count(
 ) -> Counts:
     """The pass over a batch that has been through the census; see `bounds.count`."""
     sums = _zeros(batch, 3, 2, *thresholds.shape)  # loss, slope, error; of positives and negatives
+    found = sums if errors else sums[:2]
+    # Positives first, while there is no gradient yet: what they need of memory does not come on top of it.
+    ones = _add_positives(batch, thresholds, positive_cost, surrogate, sharpness, found[:, 0])
     squares, gradient = _negatives(batch, score_mean)
     for (rows, labels), room in _places(batch, len(thresholds), CURVES[surrogate.name].rooms):
         b, v_cost = (part[:, labels].to(squares) for part in (thresholds, negative_cost))
         sharp = None if sharpness is None else sharpness[labels].to(squares)
         piece = Piece(gradient[rows, labels], _weights(batch, rows, labels)[0], *room)
-        negative = sums[:, 1, :, labels]
-        if errors:
-            _add_false_positives(piece, b, negative[2])
-        _add_negatives(piece, b, v_cost, surrogate, sharp, negative)
-    flat = gradient.view(-1)
-    found = sums[: 3 if errors else 2, 0]
-    for first in range(0, len(batch.ones), POSITIVES_AT_ONCE):
-        some = slice(first, first + POSITIVES_AT_ONCE)
-        at, columns = batch.ones[some], batch.columns[some]
-        flat.scatter_(0, at, _add_positives(batch, at, columns, thresholds, positive_cost, surrogate, sharpness, found))
+        _add_negatives(piece, b, v_cost, surrogate, sharp, found[:, 1, :, labels])
+    gradient.view(-1).scatter_(0, batch.ones, ones)
     return Counts(Sums(*sums.flatten(0, 1)), squares, gradient)
 
 
@@ -169,23 +161,24 @@ def _negatives(batch: Listed, mean: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _add_positives(
-    batch: Listed,
-    at: Tensor,
-    columns: Tensor,
-    thresholds: Tensor,
-    cost: Tensor,
-    surrogate: Surrogate,
-    sharpness: Tensor | None,
-    sums: Tensor,
+    batch: Listed, thresholds: Tensor, cost: Tensor, surrogate: Surrogate, sharpness: Tensor | None, sums: Tensor
 ) -> Tensor:
-    """Add loss, slope and, where the sums have room for them, errors of some positives to the sums, `[2 or 3, K, L]`;
-    gives their gradient."""
+    """Add loss, slope and, where the sums have room for them, errors of the positives to the sums, `[2 or 3, K, L]`;
+    gives their gradient, `[P]`."""
+    at_once = max(1, _size(batch) // len(thresholds))
+    parts = zip(batch.ones.split(at_once), batch.columns.split(at_once), strict=True)
+    some = (batch._replace(ones=ones, columns=columns) for ones, columns in parts)
+    return torch.cat([_add_some_positives(one, thresholds, cost, surrogate, sharpness, sums) for one in some])
 
+
+def _add_some_positives(
+    batch: Listed, thresholds: Tensor, cost: Tensor, surrogate: Surrogate, sharpness: Tensor | None, sums: Tensor
+) -> Tensor:
     def of_ones(tensor: Tensor) -> Tensor:
-        return tensor.index_select(-1, columns).to(sums.dtype)
+        return tensor.index_select(-1, batch.columns).to(sums.dtype)
 
     margin = of_ones(thresholds)  # [K, P]
-    torch.sub(_at(batch.scores, at), margin, out=margin)
+    torch.sub(_at(batch.scores, batch.ones), margin, out=margin)
     terms = margin.new_empty(len(sums), *margin.shape)
     if len(sums) > 2:
         torch.lt(margin, 0.0, out=terms[2])  # into floats: a mask of bools would take several times as long
@@ -195,22 +188,20 @@ def _add_positives(
     if sharp is not None:
         terms[1] *= sharp
     if batch.weights is not None:
-        terms *= _at(batch.weights.expand_as(batch.scores), at)
-    sums.index_add_(2, columns, terms)
+        terms *= _at(batch.weights.expand_as(batch.scores), batch.ones)
+    sums.index_add_(2, batch.columns, terms)
     return terms[1].mul_(of_ones(cost)).sum(0)
-
-
-def _add_false_positives(piece: Piece, thresholds: Tensor, totals: Tensor) -> None:
-    """Add the weight of the negatives at or above each threshold."""
-    room = piece.room[0]
-    for some, total in zip(thresholds.unsqueeze(1).split(len(room)), totals.split(len(room)), strict=True):
-        total += _weighted(torch.ge(piece.entries, some, out=room), piece.weights).sum(1)
 
 
 def _add_negatives(
     piece: Piece, thresholds: Tensor, cost: Tensor, surrogate: Surrogate, sharpness: Tensor | None, sums: Tensor
 ) -> None:
-    """Add loss and slope of the negatives of a piece to the sums, and write their gradient."""
+    """Add loss, slope and, where the sums have room for them, errors of the negatives of a piece to the sums, `[2 or 3,
+    K, labels]`, and write their gradient."""
+    together = piece.room.shape[1]
+    for errors in sums[2:]:
+        for some, total in zip(thresholds.unsqueeze(1).split(together), errors.split(together), strict=True):
+            total += _weighted(torch.ge(piece.entries, some, out=piece.room[0]), piece.weights).sum(1)
     # Scores and thresholds from the middle of the thresholds: what is found as a difference keeps its digits there.
     middle = thresholds.mean(0)
     thresholds = thresholds - middle
@@ -221,7 +212,7 @@ def _add_negatives(
     curve = CURVES[surrogate.name](piece, thresholds)
     unit = curve.unit if sharpness is None else curve.unit * sharpness
     losses, slopes = torch.empty_like(thresholds), torch.empty_like(thresholds)
-    together, gradient = piece.room.shape[1], piece.entries.unsqueeze(0)
+    gradient = piece.entries.unsqueeze(0)
     parts = (part.split(together) for part in (losses, slopes, (cost * unit).unsqueeze(1)))
     for step, (loss_sum, slope_sum, some_cost) in enumerate(zip(*parts, strict=True)):
         slope = _weighted(curve.slope(step), piece.weights)
@@ -266,15 +257,15 @@ class Curve:
     def finish_(self, losses: Tensor, slopes: Tensor) -> None:
         """Make the loss, `[K, labels]`, of what was summed over rows."""
 
-    def exponentials(self, out: Tensor) -> tuple[float, Tensor] | None:
-        """While nothing is far apart one exponential of a score serves all thresholds: writes it, and gives the largest
-        z and the exponentials of the thresholds turned round."""
+    def exponentials(self, out: Tensor) -> Tensor | None:
+        """While nothing is far apart one exponential of a score serves all thresholds: writes it, and gives those of
+        the thresholds turned round; else None."""
         farthest = torch.stack([self.scores.max() - self.thresholds.min(), self.thresholds.abs().max()])
         highest, widest = farthest.tolist()
         if highest > FARTHEST or widest > WIDEST:
             return None
         torch.mul(self.scores, 1 / math.log(2), out=out).exp2_()  # several times as fast as exp
-        return highest, (-self.thresholds).exp_()
+        return (-self.thresholds).exp_()
 
 
 class Hinge(Curve):
@@ -348,9 +339,9 @@ class Sigmoid(Curve):
     def __init__(self, piece: Piece, thresholds: Tensor):
         super().__init__(piece, thresholds)
         self.ends, self.one = self.steps(thresholds), thresholds.new_ones(())
-        found = self.exponentials(piece.room[2, 0])
-        self.factors = None if found is None else self.steps(found[1])
-        self.unit = torch.ones_like(thresholds) if found is None else found[1]
+        factors = self.exponentials(piece.room[2, 0])
+        self.factors = None if factors is None else self.steps(factors)
+        self.unit = torch.ones_like(thresholds) if factors is None else factors
         self.leaks = self.steps(LEAK / self.unit)
         self.bounded, self.beyond = torch.empty_like(thresholds), torch.empty_like(thresholds)
 
@@ -383,14 +374,12 @@ class Log(Curve):
 
     def __init__(self, piece: Piece, thresholds: Tensor):
         super().__init__(piece, thresholds)
-        self.ends, self.factors = self.steps(thresholds), None
+        self.ends, self.factors, self.one = self.steps(thresholds), None, thresholds.new_ones(())
         rows = whole = len(self.scores)
-        found = self.exponentials(self.scores)
-        if found is not None:
-            highest, factors = found
-            self.factors, self.one = self.steps(factors), thresholds.new_ones(())
-            self.unit = factors * Log.unit
-            together = self._together(rows, highest) if piece.weights is None else 1
+        factors = self.exponentials(self.scores)
+        if factors is not None:
+            self.factors, self.unit = self.steps(factors), factors * Log.unit
+            together = 1 if piece.weights is not None else self._together(factors)
             products, rest = divmod(rows, together)
             rows, whole = products + rest, products * together
             self.grouped = self.terms[:, :whole].unflatten(1, (together, products))
@@ -399,11 +388,16 @@ class Log(Curve):
         self.rest = self.terms[:, whole:]
         self.products, self.rest_logs = self.logs.split([rows - self.rest.shape[1], self.rest.shape[1]], 1)
 
-    @staticmethod
-    def _together(rows: int, highest: float) -> int:
-        """How many rows share a log: as many as leave the fewest logs and a product within float32."""
-        limit = int(LARGEST_LOG / (math.log(2) + max(0.0, highest)))  # log(1 + e^z) <= log(2) + max(0, z)
-        return min(range(1, 1 + min(FACTORS, limit)), key=lambda together: sum(divmod(rows, together)))
+    def _together(self, factors: Tensor) -> int:
+        """How many rows share a log: as many as leave the fewest logs and finite products at every threshold."""
+        rows = len(self.scores)
+        largest = torch.addcmul(self.one, self.scores, factors.amax(0), out=self.terms[0])
+        for most in FACTORS:
+            together = min(range(1, 1 + most), key=lambda some: sum(divmod(rows, some)))
+            grouped = largest[: rows // together * together].unflatten(0, (together, -1))
+            if bool(grouped.prod(0).max() < torch.inf):
+                break
+        return together
 
     def slope(self, step: int) -> Tensor:
         if self.factors is None:
