@@ -260,7 +260,7 @@ class Curve:
     def exponentials(self, out: Tensor) -> Tensor | None:
         """While nothing is far apart one exponential of a score serves all thresholds: writes it, and gives those of
         the thresholds turned round; else None."""
-        farthest = torch.stack([self.scores.max() - self.thresholds.min(), self.thresholds.abs().max()])
+        farthest = torch.stack([self.scores.amax() - self.thresholds.amin(), self.thresholds.abs().amax()])
         highest, widest = farthest.tolist()
         if highest > FARTHEST or widest > WIDEST:
             return None
@@ -314,14 +314,14 @@ class Ramp(Curve):
 
     def __init__(self, piece: Piece, thresholds: Tensor):
         super().__init__(piece, thresholds - 1)
-        self.starts, self.ends = self.steps(self.thresholds), self.steps(thresholds)
         self.beyond = torch.empty_like(thresholds)
+        self.starts, self.ends, self.totals = map(self.steps, (self.thresholds, thresholds, self.beyond))
 
     def slope(self, step: int) -> Tensor:
         slope = torch.gt(self.scores, self.starts[step], out=self.terms)
         beyond = torch.ge(self.scores, self.ends[step], out=self.room[1])
         slope.sub_(beyond, alpha=1 - LEAK)
-        torch.sum(_weighted(beyond, self.weights), 1, keepdim=True, out=self.steps(self.beyond)[step])
+        torch.sum(_weighted(beyond, self.weights), 1, keepdim=True, out=self.totals[step])
         return slope
 
     def loss(self) -> Tensor:
@@ -338,12 +338,12 @@ class Sigmoid(Curve):
 
     def __init__(self, piece: Piece, thresholds: Tensor):
         super().__init__(piece, thresholds)
-        self.ends, self.one = self.steps(thresholds), thresholds.new_ones(())
-        factors = self.exponentials(piece.room[2, 0])
-        self.factors = None if factors is None else self.steps(factors)
-        self.unit = torch.ones_like(thresholds) if factors is None else factors
-        self.leaks = self.steps(LEAK / self.unit)
         self.bounded, self.beyond = torch.empty_like(thresholds), torch.empty_like(thresholds)
+        factors = self.exponentials(piece.room[2, 0])
+        self.factors, self.one = None if factors is None else self.steps(factors), thresholds.new_ones(())
+        self.unit = torch.ones_like(thresholds) if factors is None else factors
+        self.ends, self.leaks = self.steps(thresholds), self.steps(LEAK / self.unit)
+        self.totals = self.steps(self.bounded), self.steps(self.beyond)
 
     def slope(self, step: int) -> Tensor:
         slope, values = self.terms, self.room[1]
@@ -354,10 +354,10 @@ class Sigmoid(Curve):
             torch.addcmul(self.one, self.room[2, 0], self.factors[step], out=slope)
             torch.div(self.room[2, 0], slope, out=values)
             torch.div(values, slope, out=slope)
-        torch.sum(_weighted(values, self.weights), 1, keepdim=True, out=self.steps(self.bounded)[step])
+        torch.sum(_weighted(values, self.weights), 1, keepdim=True, out=self.totals[0][step])
         beyond = torch.gt(self.scores, self.ends[step], out=values)
         slope.addcmul_(beyond, self.leaks[step])
-        torch.sum(_weighted(beyond, self.weights), 1, keepdim=True, out=self.steps(self.beyond)[step])
+        torch.sum(_weighted(beyond, self.weights), 1, keepdim=True, out=self.totals[1][step])
         return slope
 
     def loss(self) -> Tensor:
@@ -395,7 +395,7 @@ class Log(Curve):
         for most in FACTORS:
             together = min(range(1, 1 + most), key=lambda some: sum(divmod(rows, some)))
             grouped = largest[: rows // together * together].unflatten(0, (together, -1))
-            if bool(grouped.prod(0).max() < torch.inf):
+            if bool(grouped.prod(0).amax() < torch.inf):
                 break
         return together
 

@@ -46,12 +46,16 @@ class TorchRun:
         self, census: Tensor, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor, errors: bool
     ) -> Counts:
         """The pass on the rung of the ladder that each label has reached."""
-        state = self.state
+        state, surrogate = self.state, self.options.surrogate
+        # What is counted of labels that take no part yet is multiplied by 0: be it by any surrogate, of any sharpness.
+        taking_part = state.taking_part
+        warming = taking_part & (state.steps < self.options.warmup)
 
         def on(surrogate: Surrogate) -> Counts:
             sharpness = None
             if surrogate.sharpness is not None:
                 sharpness = surrogate.sharpness / state.score_variance.sqrt().clamp(min=SMALLEST_DEVIATION)
+                sharpness.mul_(taking_part)
             return self._count(
                 state.thresholds,
                 positive_cost,
@@ -62,9 +66,6 @@ class TorchRun:
                 errors=errors,
             )
 
-        surrogate, taking_part = self.options.surrogate, state.taking_part
-        # What is counted of labels that take no part yet is multiplied by 0.
-        warming = (state.steps < self.options.warmup) & taking_part
         if surrogate.convex or not bool(warming.any()):
             return on(surrogate)
         hinge = on(SURROGATES["hinge"])
