@@ -1,9 +1,9 @@
 """Count, in tuned torch: the numbers of `bounds`, on any device, by few operations on pieces that stay in cache.
 
 Negatives are counted on a copy of the scores in which positives and absent entries stand so far on the right side of
-every threshold that nothing is felt of them. Positives are gathered and counted apart, as negatives with scores and
-thresholds turned round, so that sparse labels cost nothing extra and the dense target is read once. Nothing is found
-by subtracting one side from the whole: that would lose the digits of rare classes.
+every threshold that nothing is felt of them. Positives are gathered and counted apart, so that sparse labels cost
+nothing extra and the dense target is read once. Nothing is found by subtracting one side from the whole: that would
+lose the digits of rare classes.
 """
 
 import math
@@ -308,7 +308,8 @@ class SmoothHinge(Curve):
 
 
 class Ramp(Curve):
-    """1 + z between -1 and 0, then 1, and the leak: a hinge, and from 0 on nearly as much of another taken off."""
+    """1 + z between -1 and 0, then 1, and the leak: a hinge, less nearly as much of another from 0 on. At 0 its slope
+    is that of the leak."""
 
     rooms = 2
 
@@ -341,8 +342,8 @@ class Sigmoid(Curve):
         self.bounded, self.beyond = torch.empty_like(thresholds), torch.empty_like(thresholds)
         factors = self.exponentials(piece.room[2, 0])
         self.factors, self.one = None if factors is None else self.steps(factors), thresholds.new_ones(())
-        self.unit = torch.ones_like(thresholds) if factors is None else factors
-        self.ends, self.leaks = self.steps(thresholds), self.steps(LEAK / self.unit)
+        self.unit = self.scale = torch.ones_like(thresholds) if factors is None else factors
+        self.ends, self.leaks = self.steps(thresholds), self.steps(LEAK / self.scale)
         self.totals = self.steps(self.bounded), self.steps(self.beyond)
 
     def slope(self, step: int) -> Tensor:
@@ -364,13 +365,13 @@ class Sigmoid(Curve):
         return self.room[1].mul_(self.scores)
 
     def finish_(self, losses: Tensor, slopes: Tensor) -> None:
-        losses.addcmul_(self.beyond, self.thresholds, value=-1.0).mul_(LEAK).addcmul_(self.bounded, self.unit)
+        losses.addcmul_(self.beyond, self.thresholds, value=-1.0).mul_(LEAK).addcmul_(self.bounded, self.scale)
 
 
 class Log(Curve):
     """log2(1 + e^z). While nothing is far apart the sum of logs over rows is the log of their product."""
 
-    rooms, unit = 2, 1 / math.log(2)
+    unit = 1 / math.log(2)
 
     def __init__(self, piece: Piece, thresholds: Tensor):
         super().__init__(piece, thresholds)
@@ -383,7 +384,7 @@ class Log(Curve):
             products, rest = divmod(rows, together)
             rows, whole = products + rest, products * together
             self.grouped = self.terms[:, :whole].unflatten(1, (together, products))
-        self.logs = self.room[1][:, :rows]
+        self.logs = thresholds.new_empty(len(self.terms), rows, thresholds.shape[1])
         # Parts of the factors and of their logs: products of some, and the rest one by one.
         self.rest = self.terms[:, whole:]
         self.products, self.rest_logs = self.logs.split([rows - self.rest.shape[1], self.rest.shape[1]], 1)
@@ -427,17 +428,15 @@ CURVES: dict[str, type[Curve]] = {
 
 
 def _places(batch: Listed, anchors: int, rooms: int) -> Iterator[tuple[tuple[slice, slice], tuple[Tensor, Tensor]]]:
-    """Where the pieces of a batch are, with memory for the scores of each, and for as many tensors more, for one anchor
+    """Where the pieces of a batch are, with memory for the scores of each and for so many tensors more, for one anchor
     or, where calls would cost more than what they do, for all. It is the same memory for every piece."""
-    memory, kind = None, _kind(batch)
-    for block in _blocks(batch):
-        shape = block[0].stop - block[0].start, block[1].stop - block[1].start
-        size = math.prod(shape)
-        together = anchors if anchors * size <= TINY else 1
-        if memory is None:  # no piece is larger than the first
-            memory = batch.scores.new_empty((1 + rooms * together) * size, dtype=kind)
-        scores, room = memory[: (1 + rooms * together) * size].split([size, rooms * together * size])
-        yield block, (scores.view(shape), room.view(rooms, together, *shape))
+    blocks = [(block, tuple(part.stop - part.start for part in block)) for block in _blocks(batch)]
+    size = math.prod(blocks[0][1])  # no piece is larger than the first
+    together = anchors if anchors * size <= TINY else 1
+    memory = batch.scores.new_empty(1 + rooms * together, size, dtype=_kind(batch))
+    for block, shape in blocks:
+        scores, *_ = here = memory[:, : math.prod(shape)].view(-1, *shape)
+        yield block, (scores, here[1:].unflatten(0, (rooms, together)))
 
 
 def _blocks(batch: Listed) -> Iterator[tuple[slice, slice]]:

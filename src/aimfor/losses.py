@@ -227,16 +227,15 @@ class Loss(nn.Module):
         alone = not learning or world_size() == 1
         if not alone:
             census = self._received_census(reduce(self._sent_census(census)))
-        counted = None
         if learning:
             state.count_batch_()
-            counted = run.observe_(census)
-        priors = state.priors if counted is None or state.given_priors is not None else counted
+        counted = run.observe_(census) if learning else state.counted_priors
+        priors = counted if state.given_priors is None else state.given_priors
         anchors = self.aim.anchors(priors, state.surrogate_rates if self.aim.follows_rates else NO_RATES)
         if isinstance(run, NativeRun) and alone:
             value, gradient = run.step(census, anchors)
         else:
-            value, gradient = self._step(run, census, anchors, reduce, learning)
+            value, gradient = self._step(run, census, counted, anchors, reduce, learning)
         if learning and state.looks_at(state.batches):
             self._warn_of_infeasible()
         if learning and (state.batches == 1 or state.looks_at(state.batches)):
@@ -244,13 +243,14 @@ class Loss(nn.Module):
         return value, gradient
 
     @torch.no_grad()
-    def _step(self, run: NativeRun | TorchRun, census: Tensor, anchors: Anchors, reduce, learning: bool):
+    def _step(
+        self, run: NativeRun | TorchRun, census: Tensor, counted: Tensor, anchors: Anchors, reduce, learning: bool
+    ) -> tuple[Tensor, Tensor]:
         """The step in torch: costs from the state, the pass, and the state from its sums."""
         state = self.state
         active = state.taking_part & (census[0] > 0)
         # Rates are shares of each class as the batches hold it; what the aim is about, a given prior if there is one,
         # enters with the false positives per positive.
-        counted = torch.where(active, state.counted_priors, 0.5)
         weight = torch.where(active, census[0], 1.0)
         u_unit, v_unit = active / (counted * weight), active / ((1 - counted) * weight)
         multipliers = state.multipliers if anchors.multiplier is None else anchors.multiplier

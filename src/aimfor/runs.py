@@ -47,31 +47,23 @@ class TorchRun:
     ) -> Counts:
         """The pass on the rung of the ladder that each label has reached."""
         state, surrogate = self.state, self.options.surrogate
+
+        def on(surrogate: Surrogate, sharpness: Tensor | None = None) -> Counts:
+            arguments = state.thresholds, positive_cost, negative_cost, surrogate, sharpness, state.score_mean
+            return self._count(*arguments, errors=errors)
+
+        if surrogate.sharpness is None:
+            return on(surrogate)
         # What is counted of labels that take no part yet is multiplied by 0: be it by any surrogate, of any sharpness.
         taking_part = state.taking_part
         warming = taking_part & (state.steps < self.options.warmup)
-
-        def on(surrogate: Surrogate) -> Counts:
-            sharpness = None
-            if surrogate.sharpness is not None:
-                sharpness = surrogate.sharpness / state.score_variance.sqrt().clamp(min=SMALLEST_DEVIATION)
-                sharpness.mul_(taking_part)
-            return self._count(
-                state.thresholds,
-                positive_cost,
-                negative_cost,
-                surrogate,
-                sharpness,
-                state.score_mean,
-                errors=errors,
-            )
-
-        if surrogate.convex or not bool(warming.any()):
-            return on(surrogate)
-        hinge = on(SURROGATES["hinge"])
-        if torch.equal(warming, taking_part):
+        hinge = on(SURROGATES["hinge"]) if bool(warming.any()) else None
+        if hinge is not None and torch.equal(warming, taking_part):
             return hinge
-        tight = on(surrogate)
+        deviation = state.score_variance.sqrt().clamp(min=SMALLEST_DEVIATION)
+        tight = on(surrogate, taking_part * surrogate.sharpness / deviation)
+        if hinge is None:
+            return tight
         sums = Sums(*(torch.where(warming, *pair) for pair in zip(hinge.sums, tight.sums, strict=True)))
         return Counts(sums, tight.squares, torch.where(warming, hinge.gradient, tight.gradient))
 
