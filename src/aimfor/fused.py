@@ -22,8 +22,6 @@ from aimfor.surrogates import LEAK, Surrogate
 # elsewhere fewer calls count more.
 CPU_PIECE = 2**18
 OTHER_PIECE = 2**23
-# Entries times anchors, below which all anchors are worked on together.
-TINY = 2**15
 # Rows of a piece are about so long at least, for the sake of vectors.
 NARROWEST = 64
 # The score of an entry that is not there: below every threshold, and within float32 even when it is made sharp.
@@ -429,10 +427,10 @@ CURVES: dict[str, type[Curve]] = {
 
 def _places(batch: Listed, anchors: int, rooms: int) -> Iterator[tuple[tuple[slice, slice], tuple[Tensor, Tensor]]]:
     """Where the pieces of a batch are, with memory for the scores of each and for so many tensors more, for one anchor
-    or, where calls would cost more than what they do, for all. It is the same memory for every piece."""
+    or, where they fit into a piece, for all. It is the same memory for every piece."""
     blocks = [(block, tuple(part.stop - part.start for part in block)) for block in _blocks(batch)]
     size = math.prod(blocks[0][1])  # no piece is larger than the first
-    together = anchors if anchors * size <= TINY else 1
+    together = anchors if anchors * size <= _size(batch) else 1
     memory = batch.scores.new_empty(1 + rooms * together, size, dtype=_kind(batch))
     for block, shape in blocks:
         scores, *_ = here = memory[:, : math.prod(shape)].view(-1, *shape)
