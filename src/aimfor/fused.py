@@ -20,7 +20,7 @@ from aimfor.surrogates import LEAK, Surrogate
 
 # Entries of a piece: on a CPU the few tensors of its size stay in cache, and calls still cost less than what they do;
 # elsewhere fewer calls count more.
-CPU_PIECE = 2**18
+CPU_PIECE = 7 * 2**15
 OTHER_PIECE = 2**23
 # Rows of a piece are about so long at least, for the sake of vectors.
 NARROWEST = 64
