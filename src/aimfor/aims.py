@@ -76,26 +76,26 @@ class Anchors(NamedTuple):
 
     def objective(self, rates: Rates) -> Tensor:
         """The objective at these rates."""
-        return self.objective_u * rates.u + self.objective_v * rates.v
+        return torch.addcmul(self.objective_u * rates.u, self.objective_v, rates.v)
 
     def violation(self, rates: Rates) -> Tensor:
         """By how much the constraint is broken at these rates; negative where there is room."""
-        return self._load(rates) - self._room(rates)
+        load = torch.addcmul((self.load_u + self.room_recall) * rates.u, self.load_v, rates.v)
+        return load - self.largest_room(rates.p)
 
     def size(self, rates: Rates) -> Tensor:
         """The larger of load and room at these rates: what a violation is small or large against."""
-        return torch.maximum(self._load(rates), self._room(rates).abs())
+        room = torch.addcmul(self.largest_room(rates.p), self.room_recall, rates.u, value=-1)
+        return torch.maximum(torch.addcmul(self.load_u * rates.u, self.load_v, rates.v), room.abs_())
 
     def costs(self, multipliers: Tensor) -> tuple[Tensor, Tensor]:
         """Coefficients of u and v in the Lagrangian."""
-        u_cost = self.objective_u + multipliers * (self.load_u + self.room_recall)
-        return self.width * u_cost, self.width * (self.objective_v + multipliers * self.load_v)
+        u_cost = torch.addcmul(self.objective_u, multipliers, self.load_u + self.room_recall)
+        return self.width * u_cost, self.width * torch.addcmul(self.objective_v, multipliers, self.load_v)
 
-    def _load(self, rates: Rates) -> Tensor:
-        return self.load_u * rates.u + self.load_v * rates.v
-
-    def _room(self, rates: Rates) -> Tensor:
-        return self.room + self.room_recall * rates.recall
+    def largest_room(self, p: Tensor) -> Tensor:
+        """The room where no positive is missed; u takes room_recall of it, as if it were load."""
+        return self.room + self.room_recall * p
 
 
 # For the tables of aims that do not look at rates.

@@ -14,16 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aimfor.batches import Batch, Positives, every_entry, valid_positions, valid_scores, valid_weights
+from aimfor.batches import Batch, every_entry, valid_positions, valid_scores, valid_weights
 from aimfor.bounds import Counts, Sums
 from aimfor.surrogates import LEAK, Surrogate
 
 # Entries of a piece: on a CPU the few tensors of its size stay in cache, and calls still cost less than what they do;
 # elsewhere fewer calls count more.
-CPU_PIECE = 2**18
+CPU_PIECE = 7 * 2**15
 OTHER_PIECE = 2**23
-# Positives whose anchors are worked on together.
-POSITIVES_AT_ONCE = 2**11
 # Rows of a piece are about so long at least, for the sake of vectors.
 NARROWEST = 64
 # The score of an entry that is not there: below every threshold, and within float32 even when it is made sharp.
@@ -32,94 +30,91 @@ ABSENT = -1e30
 # threshold, thresholds from their middle.
 FARTHEST = 60.0
 WIDEST = 25.0
-# Factors 1 + e^z whose product is taken before its log: at most so many, and with a log of at most so much.
-FACTORS = 16
-LARGEST_LOG = 88.0
+# At most so many factors 1 + e^z whose product is taken before its log, as long as that stays finite.
+FACTORS = 32, 8, 2, 1
 
 
-class Ones(NamedTuple):
-    """Some positives of a batch, `[P]` each; the weights are None for 1."""
+class Listed(NamedTuple):
+    """A batch whose labels have been checked.
 
-    rows: Tensor
-    labels: Tensor
+    Attributes:
+        scores, weights, mask: those of the batch, without its graph.
+        ones: `[P]`, where in the scores, read row by row, the positives are that are not absent.
+        columns: `[P]`, their labels.
+    """
+
     scores: Tensor
     weights: Tensor | None
+    mask: Tensor | None
+    ones: Tensor
+    columns: Tensor
 
 
 class Piece(NamedTuple):
-    """Some rows and labels of a batch, each tensor `[rows, labels]`.
+    """Some rows and labels of the negatives of a batch.
 
     Attributes:
-        rows, labels: where it stands.
-        scores: ABSENT where there is nothing to look at; the pass writes into it.
-        weights: may be `[rows, 1]`; None for 1.
-        absent: where there is nothing to look at; None for nowhere.
-        ones: rows and labels of its positives, counted from its corner.
-        slope: room for the terms of one anchor.
+        entries: `[rows, labels]`, the scores as they came, ABSENT where there is no negative; then their gradient.
+        weights: of the same shape or `[rows, 1]`; None for 1.
+        scores: room for the scores as the curve takes them.
+        room: what else the pass works in, `[.., anchors, rows, labels]`, for so many anchors at once.
     """
 
-    rows: slice
-    labels: slice
-    scores: Tensor
+    entries: Tensor
     weights: Tensor | None
-    absent: Tensor | None
-    ones: tuple[Tensor, Tensor]
-    slope: Tensor
+    scores: Tensor
+    room: Tensor
 
 
-def listed(batch: Batch) -> Batch:
-    """The batch with its labels checked and listed: positions of the ones, without those that are absent."""
+def listed(batch: Batch) -> Listed:
+    """Check the labels and weights of a batch, and list its positives."""
     labels, shape = batch.labels, batch.scores.shape
     if batch.weights is not None:
         valid_weights(batch.weights, batch.mask)
     if isinstance(labels, Tensor):
-        rows, columns = _not_zero(labels)
+        ones = _not_zero(labels)
     else:
         starts, columns, _ = valid_positions(labels, shape[1])
-        rows = torch.repeat_interleave(starts.diff())
+        ones = torch.repeat_interleave(starts.diff()).mul_(shape[1]).add_(columns)
     for part in (batch.weights, batch.mask):
         if part is not None:
-            present = part.expand(shape)[rows, columns] != 0
-            rows, columns = rows[present], columns[present]
+            ones = ones[_at(part.expand(shape), ones) != 0]
     if isinstance(labels, Tensor):
-        values = labels[rows, columns]
+        values = _at(labels, ones)
         every_entry("labels", values, values == 1)
-    else:
-        times = (rows * shape[1] + columns).unique(return_counts=True)[1]
+    elif not bool((ones.diff() > 0).all()):  # in order, as they mostly are, no two are the same
+        times = ones.unique(return_counts=True)[1]
         every_entry("labels", times, times == 1)
-    starts = torch.cat([rows.new_zeros(1), torch.bincount(rows, minlength=shape[0])]).cumsum(0)
-    return batch._replace(labels=Positives(starts, columns))
+    return Listed(batch.scores.detach(), batch.weights, batch.mask, ones, ones % shape[1])
 
 
-def census(batch: Batch) -> Tensor:
-    """Check every score of a listed batch and count: `[3, L]`, weight, weight of positives, weighted sum of scores."""
-    scores = batch.scores.detach()
+def census(batch: Listed) -> Tensor:
+    """Check every score and count: `[3, L]`, weight, weight of positives, weighted sum of scores."""
+    scores = batch.scores
     weight, positive_weight, score_sum = sums = _zeros(batch, 3, scores.shape[1])
     if batch.weights is None and batch.mask is None:
-        valid_scores(scores)
         weight += len(scores)
+        valid_scores(scores)
         torch.sum(scores, 0, dtype=sums.dtype, out=score_sum)
     else:
         for rows, labels in _blocks(batch):
             values = scores[rows, labels].to(sums.dtype, copy=True)
-            weights, absent = _weights(batch, rows, labels, sums.dtype)
+            weights, absent = _weights(batch, rows, labels)
             assert absent is not None
             valid_scores(values.masked_fill_(absent, 0.0))
             weights = (~absent).to(values) if weights is None else weights
             weight[labels] += weights.expand_as(values).sum(0)
             score_sum[labels] += values.mul_(weights).sum(0)
-    assert isinstance(batch.labels, Positives)
-    columns = batch.labels.columns
     if batch.weights is None:
-        positive_weight += torch.bincount(columns, minlength=len(weight))
+        positive_weight += torch.bincount(batch.columns, minlength=len(weight))
     else:
-        rows = torch.repeat_interleave(batch.labels.starts.diff())
-        positive_weight.index_add_(0, columns, batch.weights.expand_as(scores)[rows, columns].to(sums))
+        weights = _at(batch.weights.expand_as(scores), batch.ones)
+        positive_weight.index_add_(0, batch.columns, weights.to(sums))
     return sums.float()
 
 
 def count(
-    batch: Batch,
+    batch: Listed,
     thresholds: Tensor,
     positive_cost: Tensor,
     negative_cost: Tensor,
@@ -129,53 +124,59 @@ def count(
     *,
     errors: bool = True,
 ) -> Counts:
-    """The pass over a listed batch that has been through the census; see `bounds.count`."""
+    """The pass over a batch that has been through the census; see `bounds.count`."""
     sums = _zeros(batch, 3, 2, *thresholds.shape)  # loss, slope, error; of positives and negatives
-    squares = _zeros(batch, len(score_mean))
-    gradient = squares.new_empty(batch.scores.shape)  # written by the first anchor
-    at = _by_label(batch)
-    for piece in _pieces(batch, at):
-        here = piece.labels
-        b, v_cost = (part[:, here].to(squares) for part in (thresholds, negative_cost))
-        sharp = None if sharpness is None else sharpness[here].to(squares)
-        squares[here] += _squares(piece, score_mean[here].to(squares))
-        piece.scores[piece.ones] = ABSENT
-        negative = sums[:, 1, :, here]
-        if errors:
-            negative[2].add_(_false_positives(piece, b))
-        _add_negatives(piece, b, v_cost, surrogate, sharp, negative, gradient[piece.rows, here])
-    for some in at.split(POSITIVES_AT_ONCE) if len(at) else ():
-        found = sums[: 3 if errors else 2, 0]
-        _add_positives(_ones(batch, some), thresholds, positive_cost, surrogate, sharpness, found, gradient)
+    found = sums if errors else sums[:2]
+    # Positives first, while there is no gradient yet: what they need of memory does not come on top of it.
+    ones = _add_positives(batch, thresholds, positive_cost, surrogate, sharpness, found[:, 0])
+    squares, gradient = _negatives(batch, score_mean)
+    for (rows, labels), room in _places(batch, len(thresholds), CURVES[surrogate.name].rooms):
+        b, v_cost = (part[:, labels].to(squares) for part in (thresholds, negative_cost))
+        sharp = None if sharpness is None else sharpness[labels].to(squares)
+        piece = Piece(gradient[rows, labels], _weights(batch, rows, labels)[0], *room)
+        _add_negatives(piece, b, v_cost, surrogate, sharp, found[:, 1, :, labels])
+    gradient.view(-1).scatter_(0, batch.ones, ones)
     return Counts(Sums(*sums.flatten(0, 1)), squares, gradient)
 
 
-def _squares(piece: Piece, mean: Tensor) -> Tensor:
-    """Weighted squares of distances from the mean."""
-    distance = torch.sub(piece.scores, mean, out=piece.slope)
-    if piece.absent is not None:
-        distance.masked_fill_(piece.absent, 0.0)
-    distance.mul_(distance)
-    return (distance if piece.weights is None else distance.mul_(piece.weights)).sum(0)
+def _negatives(batch: Listed, mean: Tensor) -> tuple[Tensor, Tensor]:
+    """`[L]`, weighted squares of all scores' distances from the mean, and `[B, L]`, the scores of the negatives, ABSENT
+    where there is none."""
+    squares, negatives = _zeros(batch, len(mean)), _zeros(batch, 0).new_empty(batch.scores.shape)
+    height = max(1, _size(batch) // len(mean))
+    room = negatives.new_empty(min(height, len(negatives)), len(mean))
+    for first in range(0, len(negatives), height):
+        rows = slice(first, first + height)
+        weights, absent = _weights(batch, rows, slice(None))
+        values = negatives[rows].copy_(batch.scores[rows])
+        distance = torch.sub(values, mean.to(values), out=room[: len(values)])
+        if absent is not None:
+            distance.masked_fill_(absent, 0.0)
+            values.masked_fill_(absent, ABSENT)
+        squares += _weighted(distance.mul_(distance), weights).sum(0)
+    negatives.view(-1).index_fill_(0, batch.ones, ABSENT)
+    return squares, negatives
 
 
 def _add_positives(
-    ones: Ones,
-    thresholds: Tensor,
-    cost: Tensor,
-    surrogate: Surrogate,
-    sharpness: Tensor | None,
-    sums: Tensor,
-    gradient: Tensor,
-) -> None:
-    """Add loss, slope and, where the sums have room for them, errors of some positives to the sums, `[2 or 3, K, L]`;
-    write their gradient."""
+    batch: Listed, thresholds: Tensor, cost: Tensor, surrogate: Surrogate, sharpness: Tensor | None, sums: Tensor
+) -> Tensor:
+    """Add loss, slope and, where the sums have room for them, errors of the positives to the sums, `[2 or 3, K, L]`;
+    gives their gradient, `[P]`."""
+    at_once = max(1, _size(batch) // len(thresholds))
+    parts = zip(batch.ones.split(at_once), batch.columns.split(at_once), strict=True)
+    some = (batch._replace(ones=ones, columns=columns) for ones, columns in parts)
+    return torch.cat([_add_some_positives(one, thresholds, cost, surrogate, sharpness, sums) for one in some])
 
+
+def _add_some_positives(
+    batch: Listed, thresholds: Tensor, cost: Tensor, surrogate: Surrogate, sharpness: Tensor | None, sums: Tensor
+) -> Tensor:
     def of_ones(tensor: Tensor) -> Tensor:
-        return tensor.index_select(-1, ones.labels).to(sums.dtype)
+        return tensor.index_select(-1, batch.columns).to(sums.dtype)
 
     margin = of_ones(thresholds)  # [K, P]
-    torch.sub(ones.scores, margin, out=margin)
+    torch.sub(_at(batch.scores, batch.ones), margin, out=margin)
     terms = margin.new_empty(len(sums), *margin.shape)
     if len(sums) > 2:
         torch.lt(margin, 0.0, out=terms[2])  # into floats: a mask of bools would take several times as long
@@ -184,200 +185,235 @@ def _add_positives(
     terms[0], terms[1] = surrogate.loss(margin), surrogate.slope(margin)
     if sharp is not None:
         terms[1] *= sharp
-    if ones.weights is not None:
-        terms *= ones.weights
-    sums.index_add_(2, ones.labels, terms)
-    gradient[ones.rows, ones.labels] = terms[1].mul_(of_ones(cost)).sum(0)
-
-
-def _false_positives(piece: Piece, thresholds: Tensor) -> Tensor:
-    """Weight of the negatives at or above each threshold. Scores are as they came here: nothing has been rounded."""
-    found = torch.empty_like(thresholds)
-    for threshold, total in zip(thresholds, found, strict=True):
-        wrong = torch.ge(piece.scores, threshold, out=piece.slope)
-        torch.sum(wrong if piece.weights is None else wrong.mul_(piece.weights), 0, out=total)
-    return found
+    if batch.weights is not None:
+        terms *= _at(batch.weights.expand_as(batch.scores), batch.ones)
+    sums.index_add_(2, batch.columns, terms)
+    return terms[1].mul_(of_ones(cost)).sum(0)
 
 
 def _add_negatives(
-    piece: Piece,
-    thresholds: Tensor,
-    cost: Tensor,
-    surrogate: Surrogate,
-    sharpness: Tensor | None,
-    sums: Tensor,
-    gradient: Tensor,
+    piece: Piece, thresholds: Tensor, cost: Tensor, surrogate: Surrogate, sharpness: Tensor | None, sums: Tensor
 ) -> None:
-    """Add loss and slope of the negatives of a piece to the sums, and write their gradient; leaves nothing of the
-    scores."""
+    """Add loss, slope and, where the sums have room for them, errors of the negatives of a piece to the sums, `[2 or 3,
+    K, labels]`, and write their gradient."""
+    together = piece.room.shape[1]
+    for errors in sums[2:]:
+        for some, total in zip(thresholds.unsqueeze(1).split(together), errors.split(together), strict=True):
+            total += _weighted(torch.ge(piece.entries, some, out=piece.room[0]), piece.weights).sum(1)
     # Scores and thresholds from the middle of the thresholds: what is found as a difference keeps its digits there.
     middle = thresholds.mean(0)
     thresholds = thresholds - middle
-    piece.scores.sub_(middle)
+    torch.sub(piece.entries, middle, out=piece.scores)
     if sharpness is not None:
         thresholds.mul_(sharpness)
         piece.scores.mul_(sharpness)
     curve = CURVES[surrogate.name](piece, thresholds)
-    unit = curve.slope_unit if sharpness is None else curve.slope_unit * sharpness
-    cost = cost * unit
+    unit = curve.unit if sharpness is None else curve.unit * sharpness
     losses, slopes = torch.empty_like(thresholds), torch.empty_like(thresholds)
-    for anchor, (loss_sum, slope_sum, anchor_cost) in enumerate(zip(losses, slopes, cost, strict=True)):
-        slope = curve.slope(anchor)
-        if piece.weights is not None:
-            slope.mul_(piece.weights)
-        torch.sum(slope, 0, out=slope_sum)
-        if anchor == 0:
-            torch.mul(slope, anchor_cost, out=gradient)
+    gradient = piece.entries.unsqueeze(0)
+    parts = (part.split(together) for part in (losses, slopes, (cost * unit).unsqueeze(1)))
+    for step, (loss_sum, slope_sum, some_cost) in enumerate(zip(*parts, strict=True)):
+        slope = _weighted(curve.slope(step), piece.weights)
+        torch.sum(slope, 1, out=slope_sum)
+        if together > 1:
+            torch.sum(slope * some_cost, 0, keepdim=True, out=gradient)
+        elif step == 0:
+            torch.mul(slope, some_cost, out=gradient)
         else:
-            gradient.addcmul_(slope, anchor_cost)
-        torch.sum(curve.loss(), 0, out=loss_sum)
-    sums[0].add_(curve.finished(losses, slopes))
+            gradient.addcmul_(slope, some_cost)
+        torch.sum(curve.loss(), 1, out=loss_sum)
+    curve.finish_(losses, slopes)
+    sums[0].add_(losses)
     sums[1].sub_(slopes.mul_(unit))
 
 
 class Curve:
     """A surrogate as a function of z = score - threshold on the negatives of one piece.
 
-    For one anchor after the other `slope` is asked for the slope, in units of `slope_unit`, and then `loss`, when that
-    has been weighted and may be written over, for what `finished` makes the loss of when it has been summed over rows.
+    For one step, that is an anchor or all of them together, after the other `slope` is asked for the slope, in units
+    of `unit`, and then `loss`, when that has been weighted and may be written over, for what `finish_` makes the loss
+    of when it has been summed over rows.
     """
 
-    slope_unit: float | Tensor = 1.0
+    rooms: int = 1  # how many tensors it works in beside the scores
+    unit: float | Tensor = 1.0
 
     def __init__(self, piece: Piece, thresholds: Tensor):
-        self.piece, self.thresholds = piece, thresholds.unbind()
+        _, self.weights, self.scores, self.room = piece
+        self.terms, self.thresholds = self.room[0], thresholds
 
-    def slope(self, anchor: int) -> Tensor:
+    def steps(self, parts: Tensor) -> tuple[Tensor, ...]:
+        """What is `[K, labels]` step by step, to be seen beside `[anchors, rows, labels]`."""
+        return parts.unsqueeze(1).split(len(self.terms))
+
+    def slope(self, step: int) -> Tensor:
         raise NotImplementedError
 
     def loss(self) -> Tensor:
         raise NotImplementedError
 
-    def finished(self, losses: Tensor, slopes: Tensor) -> Tensor:
-        """Loss, `[K, labels]`, from what was summed over rows."""
-        return losses
+    def finish_(self, losses: Tensor, slopes: Tensor) -> None:
+        """Make the loss, `[K, labels]`, of what was summed over rows."""
+
+    def exponentials(self, out: Tensor) -> Tensor | None:
+        """While nothing is far apart one exponential of a score serves all thresholds: writes it, and gives those of
+        the thresholds turned round; else None."""
+        farthest = torch.stack([self.scores.amax() - self.thresholds.amin(), self.thresholds.abs().amax()])
+        highest, widest = farthest.tolist()
+        if highest > FARTHEST or widest > WIDEST:
+            return None
+        torch.mul(self.scores, 1 / math.log(2), out=out).exp2_()  # several times as fast as exp
+        return (-self.thresholds).exp_()
 
 
 class Hinge(Curve):
     """max(0, 1 + z): of the scores above threshold - 1, their sum and that of their thresholds."""
 
     def __init__(self, piece: Piece, thresholds: Tensor):
-        self.starts = thresholds - 1
-        super().__init__(piece, self.starts)
+        super().__init__(piece, thresholds - 1)
+        self.starts = self.steps(self.thresholds)
 
-    def slope(self, anchor: int) -> Tensor:
-        return torch.gt(self.piece.scores, self.thresholds[anchor], out=self.piece.slope)
+    def slope(self, step: int) -> Tensor:
+        return torch.gt(self.scores, self.starts[step], out=self.terms)
 
     def loss(self) -> Tensor:
-        return self.piece.slope.mul_(self.piece.scores)
+        return self.terms.mul_(self.scores)
 
-    def finished(self, losses: Tensor, slopes: Tensor) -> Tensor:
-        return losses.addcmul_(slopes, self.starts, value=-1.0)
+    def finish_(self, losses: Tensor, slopes: Tensor) -> None:
+        losses.addcmul_(slopes, self.thresholds, value=-1.0)
 
 
 class SmoothHinge(Curve):
-    """(1 + z)^2 between -1 and 0, then 1 + 2 z: with h = max(0, 1 + z) and i = min(h, 1) it is 2 (h - i / 2) i."""
+    """(1 + z)^2 between -1 and 0, then 1 + 2 z: with i = 1 + z cut to [0, 1] it is 2 (1 + z - i / 2) i."""
 
-    slope_unit = 2.0
+    rooms, unit = 2, 2.0
 
     def __init__(self, piece: Piece, thresholds: Tensor):
-        super().__init__(piece, thresholds - 1)
-        self.above = torch.empty_like(piece.scores)
+        super().__init__(piece, thresholds)
+        self.starts = self.steps(thresholds - 1)
 
-    def slope(self, anchor: int) -> Tensor:
-        above = torch.sub(self.piece.scores, self.thresholds[anchor], out=self.above).clamp_(min=0.0)
-        inside = torch.clamp(above, max=1.0, out=self.piece.slope)
+    def slope(self, step: int) -> Tensor:
+        above = torch.sub(self.scores, self.starts[step], out=self.room[1])
+        inside = torch.clamp(above, 0.0, 1.0, out=self.terms)
         above.sub_(inside, alpha=0.5)
         return inside
 
     def loss(self) -> Tensor:
-        return self.above.mul_(self.piece.slope)
+        return self.terms.mul_(self.room[1])
 
-    def finished(self, losses: Tensor, slopes: Tensor) -> Tensor:
-        return losses.mul_(2.0)
+    def finish_(self, losses: Tensor, slopes: Tensor) -> None:
+        losses.mul_(2.0)
 
 
 class Ramp(Curve):
-    """1 + z between -1 and 0, then 1, and the leak."""
+    """1 + z between -1 and 0, then 1, and the leak: a hinge, less nearly as much of another from 0 on. At 0 its slope
+    is that of the leak."""
+
+    rooms = 2
+
+    def __init__(self, piece: Piece, thresholds: Tensor):
+        super().__init__(piece, thresholds - 1)
+        self.beyond = torch.empty_like(thresholds)
+        self.starts, self.ends, self.totals = map(self.steps, (self.thresholds, thresholds, self.beyond))
+
+    def slope(self, step: int) -> Tensor:
+        slope = torch.gt(self.scores, self.starts[step], out=self.terms)
+        beyond = torch.ge(self.scores, self.ends[step], out=self.room[1])
+        slope.sub_(beyond, alpha=1 - LEAK)
+        torch.sum(_weighted(beyond, self.weights), 1, keepdim=True, out=self.totals[step])
+        return slope
+
+    def loss(self) -> Tensor:
+        return self.terms.mul_(self.scores)
+
+    def finish_(self, losses: Tensor, slopes: Tensor) -> None:
+        losses.addcmul_(slopes, self.thresholds, value=-1.0).add_(self.beyond, alpha=1 - LEAK)
+
+
+class Sigmoid(Curve):
+    """sigmoid(z) = x / (1 + x) with x = e^z, its slope x / (1 + x)^2, and the leak, a weak hinge from 0 on."""
+
+    rooms = 3
 
     def __init__(self, piece: Piece, thresholds: Tensor):
         super().__init__(piece, thresholds)
-        self.z, self.losses = torch.empty_like(piece.scores), torch.empty_like(piece.scores)
+        self.bounded, self.beyond = torch.empty_like(thresholds), torch.empty_like(thresholds)
+        factors = self.exponentials(piece.room[2, 0])
+        self.factors, self.one = None if factors is None else self.steps(factors), thresholds.new_ones(())
+        self.unit = self.scale = torch.ones_like(thresholds) if factors is None else factors
+        self.ends, self.leaks = self.steps(thresholds), self.steps(LEAK / self.scale)
+        self.totals = self.steps(self.bounded), self.steps(self.beyond)
 
-    def slope(self, anchor: int) -> Tensor:
-        z = torch.sub(self.piece.scores, self.thresholds[anchor], out=self.z)
-        self._bounded(z)
-        # The leak.
-        self.losses.add_(z.clamp_(min=0.0), alpha=LEAK)
-        return self.piece.slope.add_(torch.gt(z, 0.0, out=z), alpha=LEAK)
+    def slope(self, step: int) -> Tensor:
+        slope, values = self.terms, self.room[1]
+        if self.factors is None:
+            torch.sub(self.scores, self.ends[step], out=values).sigmoid_()
+            torch.addcmul(values, values, values, value=-1.0, out=slope)
+        else:
+            torch.addcmul(self.one, self.room[2, 0], self.factors[step], out=slope)
+            torch.div(self.room[2, 0], slope, out=values)
+            torch.div(values, slope, out=slope)
+        torch.sum(_weighted(values, self.weights), 1, keepdim=True, out=self.totals[0][step])
+        beyond = torch.gt(self.scores, self.ends[step], out=values)
+        slope.addcmul_(beyond, self.leaks[step])
+        torch.sum(_weighted(beyond, self.weights), 1, keepdim=True, out=self.totals[1][step])
+        return slope
 
     def loss(self) -> Tensor:
-        return self.losses if self.piece.weights is None else self.losses.mul_(self.piece.weights)
+        return self.room[1].mul_(self.scores)
 
-    def _bounded(self, z: Tensor) -> None:
-        inside = torch.add(z, 1.0, out=self.losses).clamp_(0.0, 1.0)
-        slope = torch.addcmul(inside, inside, inside, value=-1.0, out=self.piece.slope)
-        torch.gt(slope, 0.0, out=slope)  # strictly between 0 and 1
-
-
-class Sigmoid(Ramp):
-    """sigmoid(z) and the leak."""
-
-    def _bounded(self, z: Tensor) -> None:
-        value = torch.sigmoid(z, out=self.losses)
-        torch.addcmul(value, value, value, value=-1.0, out=self.piece.slope)
+    def finish_(self, losses: Tensor, slopes: Tensor) -> None:
+        losses.addcmul_(self.beyond, self.thresholds, value=-1.0).mul_(LEAK).addcmul_(self.bounded, self.scale)
 
 
 class Log(Curve):
-    """log2(1 + e^z). While nothing is far apart, one exponential of a score serves all thresholds, and the sum of logs
-    over rows is the log of their product."""
+    """log2(1 + e^z). While nothing is far apart the sum of logs over rows is the log of their product."""
 
-    slope_unit = 1 / math.log(2)
+    unit = 1 / math.log(2)
 
     def __init__(self, piece: Piece, thresholds: Tensor):
         super().__init__(piece, thresholds)
-        highest, widest = torch.stack([piece.scores.max() - thresholds.min(), thresholds.abs().max()]).tolist()
-        self.exponentials = None
-        rows = whole = len(piece.scores)
-        if highest <= FARTHEST and widest <= WIDEST:
-            piece.scores.exp_()
-            exponentials = (-thresholds).exp_()
-            self.slope_unit = exponentials * Log.slope_unit
-            self.exponentials, self.one = exponentials.unbind(), thresholds.new_ones(())
-            together = self._together(rows, highest) if piece.weights is None else 1
+        self.ends, self.factors, self.one = self.steps(thresholds), None, thresholds.new_ones(())
+        rows = whole = len(self.scores)
+        factors = self.exponentials(self.scores)
+        if factors is not None:
+            self.factors, self.unit = self.steps(factors), factors * Log.unit
+            together = 1 if piece.weights is not None else self._together(factors)
             products, rest = divmod(rows, together)
             rows, whole = products + rest, products * together
-            self.grouped = piece.slope[:whole].unflatten(0, (together, products))
-        self.logs = torch.empty_like(piece.scores[:rows])
+            self.grouped = self.terms[:, :whole].unflatten(1, (together, products))
+        self.logs = thresholds.new_empty(len(self.terms), rows, thresholds.shape[1])
         # Parts of the factors and of their logs: products of some, and the rest one by one.
-        self.rest = piece.slope[whole:]
-        self.products, self.rest_logs = self.logs.split([rows - len(self.rest), len(self.rest)])
+        self.rest = self.terms[:, whole:]
+        self.products, self.rest_logs = self.logs.split([rows - self.rest.shape[1], self.rest.shape[1]], 1)
 
-    @staticmethod
-    def _together(rows: int, highest: float) -> int:
-        """How many rows share a log: as many as leave the fewest logs and a product within float32."""
-        limit = int(LARGEST_LOG / (math.log(2) + max(0.0, highest)))  # log(1 + e^z) <= log(2) + max(0, z)
-        return min(range(1, 1 + min(FACTORS, limit)), key=lambda together: sum(divmod(rows, together)))
+    def _together(self, factors: Tensor) -> int:
+        """How many rows share a log: as many as leave the fewest logs and finite products at every threshold."""
+        rows = len(self.scores)
+        largest = torch.addcmul(self.one, self.scores, factors.amax(0), out=self.terms[0])
+        for most in FACTORS:
+            together = min(range(1, 1 + most), key=lambda some: sum(divmod(rows, some)))
+            grouped = largest[: rows // together * together].unflatten(0, (together, -1))
+            if bool(grouped.prod(0).amax() < torch.inf):
+                break
+        return together
 
-    def slope(self, anchor: int) -> Tensor:
-        if self.exponentials is None:
-            z = torch.sub(self.piece.scores, self.thresholds[anchor], out=self.piece.slope)
+    def slope(self, step: int) -> Tensor:
+        if self.factors is None:
+            z = torch.sub(self.scores, self.ends[step], out=self.terms)
             # log(1 + e^z) = max(0, z) + log(1 + e^-|z|), which does not overflow
-            torch.abs(z, out=self.logs).neg_().exp_().log1p_().add_(z.clamp(min=0.0))
+            torch.abs(z, out=self.logs).neg_().exp_().log1p_().add_(z.clamp(min=0.0)).div_(math.log(2))
             return z.sigmoid_()
         # What 1 + x loses of a small x is below the last digit of the loss of one example at its threshold.
-        factors = torch.addcmul(self.one, self.piece.scores, self.exponentials[anchor], out=self.piece.slope)
-        torch.prod(self.grouped, 0, out=self.products)
-        if len(self.rest) > 0:
+        factors = torch.addcmul(self.one, self.scores, self.factors[step], out=self.terms)
+        torch.prod(self.grouped, 1, out=self.products)
+        if self.rest.shape[1] > 0:
             self.rest_logs.copy_(self.rest)
-        self.logs.log_()
-        return torch.div(self.piece.scores, factors, out=factors)
+        self.logs.log2_()
+        return torch.div(self.scores, factors, out=factors)
 
     def loss(self) -> Tensor:
-        return self.logs if self.piece.weights is None else self.logs.mul_(self.piece.weights)
-
-    def finished(self, losses: Tensor, slopes: Tensor) -> Tensor:
-        return losses.div_(math.log(2))
+        return _weighted(self.logs, self.weights)
 
 
 CURVES: dict[str, type[Curve]] = {
@@ -389,33 +425,22 @@ CURVES: dict[str, type[Curve]] = {
 }
 
 
-def _pieces(batch: Batch, at: Tensor) -> Iterator[Piece]:
-    """Cut a batch with ones at these positions into pieces. Their tensors are the same memory, filled again for every
-    piece."""
-    scores, kind = batch.scores.detach(), _kind(batch)
-    blocks = list(_blocks(batch))
-    height, width = (part.stop - part.start for part in blocks[0])
-    room = scores.new_empty(2, height * width, dtype=kind)
-    edges = [end * len(scores) for _, labels in blocks for end in (labels.start, labels.stop)]
-    ends = torch.searchsorted(at, torch.tensor(edges, device=at.device)).tolist()
-    for (rows, labels), first, last in zip(blocks, ends[::2], ends[1::2], strict=True):
-        shape = rows.stop - rows.start, labels.stop - labels.start
-        values, slope = room[:, : math.prod(shape)].view(2, *shape)
-        values.copy_(scores[rows, labels])
-        weights, absent = _weights(batch, rows, labels, kind)
-        if absent is not None:
-            values.masked_fill_(absent, ABSENT)
-        ones_rows, ones_labels = at[first:last] % len(scores) - rows.start, at[first:last] // len(scores) - labels.start
-        if shape[0] < len(scores):
-            inside = (ones_rows >= 0) & (ones_rows < shape[0])
-            ones_rows, ones_labels = ones_rows[inside], ones_labels[inside]
-        yield Piece(rows, labels, values, weights, absent, (ones_rows, ones_labels), slope)
+def _places(batch: Listed, anchors: int, rooms: int) -> Iterator[tuple[tuple[slice, slice], tuple[Tensor, Tensor]]]:
+    """Where the pieces of a batch are, with memory for the scores of each and for so many tensors more, for one anchor
+    or, where they fit into a piece, for all. It is the same memory for every piece."""
+    blocks = [(block, tuple(part.stop - part.start for part in block)) for block in _blocks(batch)]
+    size = math.prod(blocks[0][1])  # no piece is larger than the first
+    together = anchors if anchors * size <= _size(batch) else 1
+    memory = batch.scores.new_empty(1 + rooms * together, size, dtype=_kind(batch))
+    for block, shape in blocks:
+        scores, *_ = here = memory[:, : math.prod(shape)].view(-1, *shape)
+        yield block, (scores, here[1:].unflatten(0, (rooms, together)))
 
 
-def _blocks(batch: Batch) -> Iterator[tuple[slice, slice]]:
+def _blocks(batch: Listed) -> Iterator[tuple[slice, slice]]:
     """Rows and labels of the pieces of a batch: all rows of some labels first, where they fit."""
     rows, labels = batch.scores.shape
-    size = CPU_PIECE if batch.scores.device.type == "cpu" else OTHER_PIECE
+    size = _size(batch)
     # An odd number of cache lines: were rows whole pages apart, their columns would push each other out of the cache.
     width = min(labels, max(NARROWEST, size // rows) // 32 * 32 - 16)
     height = min(rows, max(1, size // width))
@@ -424,7 +449,12 @@ def _blocks(batch: Batch) -> Iterator[tuple[slice, slice]]:
             yield slice(row, min(rows, row + height)), slice(label, min(labels, label + width))
 
 
-def _weights(batch: Batch, rows: slice, labels: slice, kind: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
+def _size(batch: Listed) -> int:
+    """How many entries a piece may have."""
+    return CPU_PIECE if batch.scores.device.type == "cpu" else OTHER_PIECE
+
+
+def _weights(batch: Listed, rows: slice, labels: slice) -> tuple[Tensor | None, Tensor | None]:
     """Weights of some entries, None for 1, and where they are absent, None for nowhere."""
     weights, mask = (
         None if part is None else part[rows, labels if part.shape[1] > 1 else slice(None)]
@@ -432,38 +462,30 @@ def _weights(batch: Batch, rows: slice, labels: slice, kind: torch.dtype) -> tup
     )
     if weights is None:
         return None, None if mask is None else ~mask
-    weights = weights.to(kind) if mask is None else torch.where(mask, weights, 0.0).to(kind)
+    weights = (weights if mask is None else torch.where(mask, weights, 0.0)).to(_kind(batch))
     return weights, weights == 0
 
 
-def _by_label(batch: Batch) -> Tensor:
-    """Positions of the ones of a listed batch, counted down the columns, in order."""
-    assert isinstance(batch.labels, Positives)
-    rows = torch.repeat_interleave(batch.labels.starts.diff())
-    at = batch.labels.columns * len(batch.scores) + rows
-    # numpy sorts, and below finds, the few ones several times as fast as torch does.
-    return torch.from_numpy(np.sort(at.numpy())) if at.device.type == "cpu" else at.sort().values
+def _weighted(terms: Tensor, weights: Tensor | None) -> Tensor:
+    return terms if weights is None else terms.mul_(weights)
 
 
-def _ones(batch: Batch, at: Tensor) -> Ones:
-    """What stands at these positions, counted down the columns."""
-    rows, labels, kind = at % len(batch.scores), at // len(batch.scores), _kind(batch)
-    weights = None if batch.weights is None else batch.weights.expand_as(batch.scores)[rows, labels].to(kind)
-    return Ones(rows, labels, batch.scores.detach()[rows, labels].to(kind), weights)
+def _at(values: Tensor, at: Tensor) -> Tensor:
+    """What stands at these positions, counted row by row."""
+    return values.view(-1).index_select(0, at) if values.is_contiguous() else torch.take(values, at)
 
 
-def _not_zero(labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Positions of what is not 0."""
+def _not_zero(labels: Tensor) -> Tensor:
+    """Where, read row by row, what is not 0 stands."""
     if labels.device.type == "cpu" and labels.dtype != torch.bfloat16:
-        at = torch.from_numpy(np.flatnonzero(labels.resolve_neg().numpy() != 0))
-        return at // labels.shape[1], at % labels.shape[1]
-    rows, columns = labels.nonzero(as_tuple=True)
-    return rows, columns
+        # numpy finds the few ones several times as fast as torch does.
+        return torch.from_numpy(np.flatnonzero(labels.resolve_neg().numpy() != 0))
+    return labels.flatten().nonzero().squeeze(1)
 
 
-def _kind(batch: Batch) -> torch.dtype:
+def _kind(batch: Listed) -> torch.dtype:
     return torch.promote_types(batch.scores.dtype, torch.float32)
 
 
-def _zeros(batch: Batch, *shape: int) -> Tensor:
+def _zeros(batch: Listed, *shape: int) -> Tensor:
     return torch.zeros(*shape, dtype=_kind(batch), device=batch.scores.device)

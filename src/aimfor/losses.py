@@ -227,16 +227,15 @@ class Loss(nn.Module):
         alone = not learning or world_size() == 1
         if not alone:
             census = self._received_census(reduce(self._sent_census(census)))
-        counted = None
         if learning:
             state.count_batch_()
-            counted = run.observe_(census)
-        priors = state.priors if counted is None or state.given_priors is not None else counted
+        counted = run.observe_(census) if learning else state.counted_priors
+        priors = counted if state.given_priors is None else state.given_priors
         anchors = self.aim.anchors(priors, state.surrogate_rates if self.aim.follows_rates else NO_RATES)
         if isinstance(run, NativeRun) and alone:
             value, gradient = run.step(census, anchors)
         else:
-            value, gradient = self._step(run, census, anchors, reduce, learning)
+            value, gradient = self._step(run, census, counted, anchors, reduce, learning)
         if learning and state.looks_at(state.batches):
             self._warn_of_infeasible()
         if learning and (state.batches == 1 or state.looks_at(state.batches)):
@@ -244,13 +243,14 @@ class Loss(nn.Module):
         return value, gradient
 
     @torch.no_grad()
-    def _step(self, run: NativeRun | TorchRun, census: Tensor, anchors: Anchors, reduce, learning: bool):
+    def _step(
+        self, run: NativeRun | TorchRun, census: Tensor, counted: Tensor, anchors: Anchors, reduce, learning: bool
+    ) -> tuple[Tensor, Tensor]:
         """The step in torch: costs from the state, the pass, and the state from its sums."""
         state = self.state
         active = state.taking_part & (census[0] > 0)
         # Rates are shares of each class as the batches hold it; what the aim is about, a given prior if there is one,
         # enters with the false positives per positive.
-        counted = torch.where(active, state.counted_priors, 0.5)
         weight = torch.where(active, census[0], 1.0)
         u_unit, v_unit = active / (counted * weight), active / ((1 - counted) * weight)
         multipliers = state.multipliers if anchors.multiplier is None else anchors.multiplier
@@ -259,23 +259,24 @@ class Loss(nn.Module):
         # that of log-loss however the multipliers grow, so that a learning rate and a shared trunk serve all labels.
         total = u_cost.sum(0) + v_cost.sum(0)
         share = active / torch.where(total > 0, total, 1.0) / self.num_labels
-        u_cost, v_cost = u_cost * (share * u_unit), v_cost * (share * v_unit)
+        u_cost, v_cost = u_cost.mul_(share * u_unit), v_cost.mul_(share * v_unit)
         counts_for = state.counts_for(active, self._exact_drives()) if learning else None
         errors = counts_for is not None and bool(counts_for.any())
         counts = run.count(census, anchors, u_cost, v_cost, errors)
         sums, squares = reduced(reduce, counts)
 
         # In place from here on, and let go of early: what is `[K, L]` adds up beside the gradient.
+        positives = census[1] * u_unit
+        lagrangian = (sums.positive_loss * u_cost).addcmul_(sums.negative_loss, v_cost)
+        lagrangian.addcmul_(multipliers, share * anchors.width * anchors.largest_room(positives), value=-1)
+        value = lagrangian.sum()
+        del lagrangian
         slope = difference(sums.negative_slope.mul_(v_cost), sums.positive_slope.mul_(u_cost))
         del u_cost, v_cost
-        positives = census[1] * u_unit
         surrogate = Rates(sums.positive_loss.mul_(u_unit), sums.negative_loss.mul_(v_unit), positives)
         exact = None
         if errors:
             exact = Rates(sums.false_negatives.mul_(u_unit), sums.false_positives.mul_(v_unit), positives)
-        lagrangian = anchors.violation(surrogate).mul_(multipliers).add_(anchors.objective(surrogate))
-        value = lagrangian.mul_(share * anchors.width).sum()
-        del lagrangian
         if counts_for is None:
             return value, counts.gradient
         step = Step(

@@ -1,6 +1,7 @@
 """Count, one batch of a loss: by an engine of torch, or by the C++ engine, which knows the whole step."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -31,9 +32,11 @@ class TorchRun:
     @torch.no_grad()
     def __init__(self, state: State, options: Options, batch: Batch, engine: str):
         self.state, self.options = state, options
-        self.engine = bounds if engine == "plain" else fused
-        self.batch = batch if engine == "plain" else fused.listed(batch)
-        self.census = self.engine.census(self.batch)
+        if engine == "plain":
+            self.census, self._count = bounds.census(batch), partial(bounds.count, batch)
+        else:
+            listed = fused.listed(batch)
+            self.census, self._count = fused.census(listed), partial(fused.count, listed)
 
     def observe_(self, census: Tensor) -> Tensor:
         self.state.observe_(census)
@@ -43,30 +46,24 @@ class TorchRun:
         self, census: Tensor, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor, errors: bool
     ) -> Counts:
         """The pass on the rung of the ladder that each label has reached."""
-        state = self.state
+        state, surrogate = self.state, self.options.surrogate
 
-        def on(surrogate: Surrogate) -> Counts:
-            sharpness = None
-            if surrogate.sharpness is not None:
-                sharpness = surrogate.sharpness / state.score_variance.sqrt().clamp(min=SMALLEST_DEVIATION)
-            return self.engine.count(
-                self.batch,
-                state.thresholds,
-                positive_cost,
-                negative_cost,
-                surrogate,
-                sharpness,
-                state.score_mean,
-                errors=errors,
-            )
+        def on(surrogate: Surrogate, sharpness: Tensor | None = None) -> Counts:
+            arguments = state.thresholds, positive_cost, negative_cost, surrogate, sharpness, state.score_mean
+            return self._count(*arguments, errors=errors)
 
-        surrogate, warming = self.options.surrogate, state.steps < self.options.warmup
-        if surrogate.convex or not bool(warming.any()):
+        if surrogate.sharpness is None:
             return on(surrogate)
-        hinge = on(SURROGATES["hinge"])
-        if bool(warming.all()):
+        # What is counted of labels that take no part yet is multiplied by 0: be it by any surrogate, of any sharpness.
+        taking_part = state.taking_part
+        warming = taking_part & (state.steps < self.options.warmup)
+        hinge = on(SURROGATES["hinge"]) if bool(warming.any()) else None
+        if hinge is not None and torch.equal(warming, taking_part):
             return hinge
-        tight = on(surrogate)
+        deviation = state.score_variance.sqrt().clamp(min=SMALLEST_DEVIATION)
+        tight = on(surrogate, taking_part * surrogate.sharpness / deviation)
+        if hinge is None:
+            return tight
         sums = Sums(*(torch.where(warming, *pair) for pair in zip(hinge.sums, tight.sums, strict=True)))
         return Counts(sums, tight.squares, torch.where(warming, hinge.gradient, tight.gradient))
 

@@ -74,10 +74,10 @@ class Step(NamedTuple):
 
 
 def difference(one: Tensor, other: Tensor) -> Tensor:
-    """one - other, 0 where that is rounding."""
-    rest, both = one - other, one.abs().add_(other.abs())
+    """one - other, 0 where that is rounding; writes over both."""
+    rest, both = one - other, one.abs_().add_(other.abs_()).mul_(ROUNDING)
     # Compared into floats: masks of bools take several times as long.
-    return rest.mul_(torch.gt(rest.abs(), both.mul_(ROUNDING), out=both))
+    return rest.mul_(torch.gt(torch.abs(rest, out=other), both, out=both))
 
 
 def driving(surrogate: Rates, exact: Rates | None, exact_drives: bool | Tensor) -> Rates:
@@ -233,7 +233,7 @@ class State(nn.Module):
 
         self.slope_square.lerp_(slope.square(), forget_slope)
         tiny = torch.finfo(slope.dtype).tiny
-        typical = self.slope_square.sqrt().clamp_(min=tiny)
+        typical = self.slope_square.clamp(min=tiny).sqrt_()
         normalised = torch.div(slope, typical, out=typical)
         self.thresholds.addcmul_(normalised, active * self.score_variance.sqrt(), value=-threshold_rate)
 
@@ -282,7 +282,7 @@ class State(nn.Module):
         # share of errors does not throw the multiplier. The divisor forgets slowly, so a mean of zero stays zero; below
         # 1 it is left out, so that steps vanish as the constraint is met.
         self.violation_square.lerp_(relative.square(), forget)
-        return relative.div_(self.violation_square.sqrt().clamp_(min=1))
+        return relative.div_(self.violation_square.clamp(min=1).sqrt_())
 
     def get_extra_state(self) -> Tensor:
         return torch.tensor([self.batches, int(self.warned)])
