@@ -219,7 +219,7 @@ def section() -> str:
             *worst_and_best(cells),
             "A threshold that just meets a constraint on the validation rows meets it on other rows about every second "
             "time, for every method: none here asks for a confidence. The estimator's defaults were set while looking "
-            "at other splits of 13 of these sets, test parts included.",
+            "at other splits of 17 of these sets, test parts included.",
             *([f"Not run yet: {', '.join(missing)}."] if missing else []),
             page.made_by(NAME, cells, over="split"),
         ]
