@@ -1,4 +1,4 @@
-"""Training that is put away and taken up again, or stopped, ends as it should."""
+"""Training that is put away and taken up again, or stopped, ends as it should; what decay does in a step."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,10 @@ import torch
 from sklearn.datasets import make_classification
 
 import aimfor
-from aimfor.heads import Batches
+from aimfor.heads import Batches, Layers, Modules, Rows, Scaling, module_maker
+from aimfor.objectives import Data, Objectives, Recipe
 from aimfor.supervision import Kept, Look, Supervision
+from aimfor.training import step_
 
 
 class Killed(Exception):
@@ -135,3 +137,39 @@ def test_rows_on_disk_train_the_same_model(rows, tmp_path):
     assert np.array_equal(models[0].raw_scores(X), models[1].raw_scores(stored))
     with pytest.raises(ValueError, match="features"):
         models[0].raw_scores(StoredRows(writer.path, 4))
+
+
+def one_step(heads, decays, rate=0.1):
+    """One step of log-loss with these decays, all heads from the start of the first; their weights afterwards."""
+    for head in range(1, heads.num_heads):
+        heads.set_head_(head, heads.head(0))
+    X, y = make_classification(64, 3, n_informative=3, n_redundant=0, random_state=0)
+    data = Data(Rows(X, Scaling.of(X, None, None)), torch.from_numpy(y)[:, None], None)
+    recipes = [Recipe(None, decay=decay) for decay in decays]
+    optimiser = torch.optim.Adam(heads.parameters(), lr=rate)
+    step_(heads, Objectives(recipes, 1, data, False), optimiser, torch.tensor(decays), data.take(slice(None)))
+    return [heads.head(head) for head in range(heads.num_heads)]
+
+
+@pytest.mark.parametrize("kind", ["mlp", "module"])
+def test_networks_decay_apart_from_adam(kind):
+    """After one step a head with decay has what one without has, less its share; offsets are left alone."""
+    if kind == "mlp":
+        heads = Layers(2, 3, 1, (4,), torch.Generator().manual_seed(0))
+    else:
+        heads = Modules(
+            2, 1, lambda: torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+        )
+    without, with_decay = one_step(heads, [0.0, 0.5])
+    for name, tensor in without.items():
+        held = "weight" in name
+        torch.testing.assert_close(with_decay[name], tensor * (1 - 0.1 * 0.5) if held else tensor)
+
+
+def test_linear_heads_decay_inside_the_loss():
+    """The first step of Adam has the size of the rate whatever the gradient, so a decay can only turn it round."""
+    start = Layers(2, 3, 1, (), torch.Generator().manual_seed(0))
+    before = start.head(0)["weights.0"]
+    without, with_decay = one_step(start, [0.0, 1e6])
+    torch.testing.assert_close((without["weights.0"] - before).abs(), torch.full((3, 1), 0.1), rtol=1e-3, atol=0)
+    torch.testing.assert_close(with_decay["weights.0"], before - 0.1 * before.sign(), rtol=1e-3, atol=1e-6)
