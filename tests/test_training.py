@@ -6,7 +6,7 @@ import torch
 from sklearn.datasets import make_classification
 
 import aimfor
-from aimfor.heads import Batches, Layers, Modules, Rows, Scaling, module_maker
+from aimfor.heads import Batches, Layers, Modules, Rows, Scaling
 from aimfor.objectives import Data, Objectives, Recipe
 from aimfor.supervision import Kept, Look, Supervision
 from aimfor.training import step_
