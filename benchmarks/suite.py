@@ -212,7 +212,7 @@ def section() -> str:
             "`aimfor.Classifier` at its defaults beside log-loss of the same model, converged and tuned: logistic "
             "regression with C from seven values, for the network 18 settings of rate, decay and steps; each aim "
             "chooses its own setting, by its own metric on the validation rows, and all methods take their "
-            "threshold there. Exact metric on test rows, mean over sets, five splits. The first standard error is "
+            "threshold there. Exact metric on test rows, mean over sets. The first standard error is "
             "over sets, that of another collection of sets; the second of just these sets, from their splits. *Lost "
             "(Holm)* counts sets with a loss that is significant after Holm's correction.",
             *(table.markdown() for table in tables),

@@ -84,7 +84,18 @@ def overall(cells: Cells, aims: Sequence[str], model: str, single: bool) -> page
         ]
     kind = "one label" if single else "several labels, macro"
     held = f"constraint holds on test: {', '.join((*others, OURS))}"
-    return page.Table(f"{model.capitalize()} model, {kind}", [*header, held], lines)
+    title = f"{model.capitalize()} model, {kind}, {_splits(rows)} a set"
+    return page.Table(title, [*header, held], lines)
+
+
+def _splits(rows: list[dict[str, str]]) -> str:
+    """How many splits of a set have been finished with ours."""
+    splits: dict[str, set[str]] = {}
+    for row in rows:
+        if row["method"] == OURS:
+            splits.setdefault(row["set"], set()).add(row["split"])
+    fewest, most = min(map(len, splits.values())), max(map(len, splits.values()))
+    return f"{most} splits" if fewest == most else f"{fewest} to {most} splits"
 
 
 def gains(cells: Cells, aims: Sequence[str], model: str = "linear") -> dict[str, dict[str, Paired]]:
