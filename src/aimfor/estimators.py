@@ -378,7 +378,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return Recipe(None if self.surrogate == "log_loss" else aim, self.surrogate, self.constraint, "scratch", decay)
 
     def _budget(self) -> Budget:
-        # Smaller batches at a higher rate let networks generalise better; the best line is found with less noise.
+        # By trial; benchmarks/README.md says on which rows, and how little is between them.
         rate, size = (0.02, 256) if self.model == "mlp" else (0.01, 512)
         rate = rate if self.learning_rate == "auto" else float(self.learning_rate)
         return Budget(self.steps, rate, size if self.batch_size == "auto" else int(self.batch_size), self.patience)
