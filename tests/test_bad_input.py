@@ -246,6 +246,7 @@ def test_bad_classes(labels, error, message):
         ({"threshold_rate": -1.0}, ValueError, r"threshold_rate must be in \(0, inf\), got -1.0"),
         ({"threshold_rate": "fast"}, TypeError, "threshold_rate must be a number, got 'fast'"),
         ({"warmup": 0}, ValueError, "warmup must be at least 1, got 0"),
+        ({"log_loss_batches": -1}, ValueError, "log_loss_batches must be at least 0, got -1"),
         ({"multiclass": "no"}, TypeError, "multiclass must be True or False, got 'no'"),
         ({"priors": 1e-50}, ValueError, "priors must be at least 1e-07 away from 0 and 1, got 1e-50"),
         ({"priors": 0.0}, ValueError, r"priors must be in \(0, 1\), got 0.0"),

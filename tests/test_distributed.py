@@ -18,6 +18,7 @@ OPTIONS = [
     ("aucpr; num_anchors=4", {}),
     ("recall@precision>=0.8", {"surrogate": "sigmoid", "warmup": 3, "constraint": "exact"}),
     ("f1", {}),
+    ("aucpr; num_anchors=4", {"log_loss_batches": 3}),
 ]
 
 
@@ -120,7 +121,7 @@ def in_two_processes(function, *arguments) -> list:
     return pytest.fail("the two processes wait for each other")
 
 
-@pytest.mark.parametrize(("case", "split"), [(0, 12), (0, 5), (1, 12), (2, 7)])
+@pytest.mark.parametrize(("case", "split"), [(0, 12), (0, 5), (1, 12), (2, 7), (3, 5)])
 def test_two_processes_equal_one(case, split):
     expected_gradients, expected_state = whole(case)
     for gradients, state in in_two_processes(worker, case, split):

@@ -564,11 +564,12 @@ def test_copies_and_pickles_train_alike(surrogate):
         assert_same_state(twin, loss, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("log_loss_batches", [0, 7])
 @pytest.mark.parametrize("surrogate", ["hinge", "ramp"])
 @pytest.mark.parametrize("aim", AIMS)
-def test_resumed_training_equals_training_that_never_stopped(aim, surrogate):
+def test_resumed_training_equals_training_that_never_stopped(aim, surrogate, log_loss_batches):
     def make():
-        return aimfor.Loss(aim, num_labels=LABELS, surrogate=surrogate, warmup=6)
+        return aimfor.Loss(aim, num_labels=LABELS, surrogate=surrogate, warmup=6, log_loss_batches=log_loss_batches)
 
     def sgd(parameters):
         return torch.optim.SGD(parameters, lr=0.1)
@@ -604,7 +605,7 @@ def test_compiled_model_and_loss(backend):
     inputs, labels = torch.randn(16, 4), (torch.rand(16, LABELS) < 0.4).float()
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, LABELS))
-    eager, inside = trained(), trained()
+    eager, inside = trained(log_loss_batches=4), trained(log_loss_batches=4)
 
     def step(loss):
         model.zero_grad()

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from aimfor import checks
 from aimfor.aim_parser import aim as parse_aim
 from aimfor.aims import NO_RATES, Aim, Anchors, PointAim, Rates
-from aimfor.batches import known_priors, training_batch
+from aimfor.batches import Batch, known_priors, training_batch
 from aimfor.bounds import attach_gradient
 from aimfor.diagnostics import Diagnostics, diagnose
 from aimfor.distributed import sum_over_ranks, world_size
 from aimfor.engines import engine_for
-from aimfor.runs import NativeRun, Options, TorchRun, reduced
+from aimfor.runs import NativeRun, Options, TorchRun, log_loss, reduced
 from aimfor.state import State, Step, difference
 from aimfor.surrogates import SURROGATES, Surrogate
 
@@ -60,6 +60,9 @@ class Loss(nn.Module):
         dual_rate: step of the multipliers.
         threshold_rate: step of the thresholds, in standard deviations of the scores.
         warmup: batches that a label spends on the hinge before a tight surrogate.
+        log_loss_batches: batches at the start that train the scores by log-loss (cross-entropy when `multiclass`),
+            while thresholds, multipliers and priors are learned for the aim already. A model that starts from scratch
+            mostly ends better so; 500 is a good first number where there are a thousand batches and more.
 
     Example:
         >>> loss = Loss("recall@precision>=0.9")
@@ -81,6 +84,7 @@ class Loss(nn.Module):
         dual_rate: float = 0.01,
         threshold_rate: float = 0.1,
         warmup: int = 500,
+        log_loss_batches: int = 0,
     ):
         super().__init__()
         self.aim = parse_aim(aim)
@@ -91,6 +95,7 @@ class Loss(nn.Module):
         checks.choice("surrogate", surrogate, tuple(SURROGATES))
         checks.choice("constraint", constraint, ("surrogate", "exact"))
         checks.whole_number("warmup", warmup, at_least=1)
+        checks.whole_number("log_loss_batches", log_loss_batches, at_least=0)
         self.num_labels = num_labels
         self.surrogate: Surrogate = SURROGATES[surrogate]
         self.constraint = constraint
@@ -98,6 +103,7 @@ class Loss(nn.Module):
         self.dual_rate = dual_rate
         self.threshold_rate = threshold_rate
         self.warmup = warmup
+        self.log_loss_batches = log_loss_batches
         self.state = State(self.aim.anchor_count, num_labels, known_priors(priors, num_labels))
         self._told_of_vacuous = False
         self._number = next(_NUMBERS)
@@ -167,7 +173,7 @@ class Loss(nn.Module):
             if learning:  # the other ranks wait for this one's census, whatever went wrong here
                 sum_over_ranks(self._sent_census(None))
             raise
-        value, gradient = self._pass(run, learning)
+        value, gradient = self._pass(run, batch, learning)
         # Log-odds have a graph of their own; otherwise the gradient is that of the scores as they came.
         source = batch.scores if self.multiclass else scores
         if gradient.shape != source.shape or gradient.dtype != gradient_type(source):
@@ -220,7 +226,7 @@ class Loss(nn.Module):
             f"constraint={self.constraint!r}, multiclass={self.multiclass}"
         )
 
-    def _pass(self, run: NativeRun | TorchRun, learning: bool) -> tuple[Tensor, Tensor]:
+    def _pass(self, run: NativeRun | TorchRun, batch: Batch, learning: bool) -> tuple[Tensor, Tensor]:
         """Value and gradient on this batch, and the step of the state."""
         state, census = self.state, run.census
         reduce = sum_over_ranks if learning else lambda tensor: tensor
@@ -236,6 +242,8 @@ class Loss(nn.Module):
             value, gradient = run.step(census, anchors)
         else:
             value, gradient = self._step(run, census, counted, anchors, reduce, learning)
+        if learning and state.batches <= self.log_loss_batches:
+            value, gradient = self._log_loss(batch, census, reduce)
         if learning and state.looks_at(state.batches):
             self._warn_of_infeasible()
         if learning and (state.batches == 1 or state.looks_at(state.batches)):
@@ -292,6 +300,14 @@ class Loss(nn.Module):
         state.learn_(step, self.dual_rate, self.threshold_rate)
         # Data-parallel training averages the gradients over ranks, and each rank holds only its rows of the sum.
         return value, counts.gradient * world_size() if world_size() > 1 else counts.gradient
+
+    def _log_loss(self, batch: Batch, census: Tensor, reduce) -> tuple[Tensor, Tensor]:
+        """What trains the scores in the first batches: a mean over labels, as the Lagrangian is."""
+        active = self.state.taking_part & (census[0] > 0)
+        cost = active / torch.where(active, census[0], 1.0) / self.num_labels
+        value, gradient = log_loss(batch, cost, self.multiclass)
+        self.state.fruitless_steps.zero_()  # no constraint has been tried yet
+        return reduce(value), gradient * world_size() if world_size() > 1 else gradient
 
     def _options(self) -> Options:
         return Options(self.surrogate, self.constraint == "exact", self.dual_rate, self.threshold_rate, self.warmup)

@@ -1,5 +1,6 @@
 """Count, one batch of a loss: by an engine of torch, or by the C++ engine, which knows the whole step."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -95,6 +96,26 @@ class NativeRun:
         self, census: Tensor, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor, errors: bool
     ) -> Counts:
         return self.prepared.count(census, anchors, self.rules)
+
+
+@torch.no_grad()
+def log_loss(batch: Batch, cost: Tensor, multiclass: bool) -> tuple[Tensor, Tensor]:
+    """Log-loss as a pass: the log surrogate at threshold 0, times log 2, without which it would be no bound.
+
+    Args:
+        batch: one that has been through the census.
+        cost: `[L]`, what the losses of a label are multiplied by.
+        multiclass: whether scores are log-odds of exclusive classes; the positives alone are then the cross-entropy.
+
+    Returns:
+        The sum over rows and labels, and its gradient in the scores.
+    """
+    positive_cost = math.log(2) * cost.unsqueeze(0)
+    negative_cost = torch.zeros_like(positive_cost) if multiclass else positive_cost
+    at_zero = torch.zeros_like(positive_cost)
+    costs = at_zero, positive_cost, negative_cost, SURROGATES["log"], None, at_zero[0]
+    sums, _, gradient = fused.count(fused.listed(batch), *costs, errors=False)
+    return (sums.positive_loss * positive_cost + sums.negative_loss * negative_cost).sum(), gradient
 
 
 def reduced(reduce: Callable[[Tensor], Tensor], counts: Counts) -> tuple[Sums, Tensor]:
