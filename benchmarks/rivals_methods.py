@@ -2,9 +2,10 @@
 
 Every trained method makes the same number of steps with batches of the same size, from the same start, with a rate that
 falls to 0 along half a cosine. A grid is three rates and two values of the setting that matters next for the method:
-decay for log-loss and for ours, what the authors tell one to tune for the others. The rates were set while looking at
-validation rows of one more split of mammography. The models of a grid are trained side by side, their scores in one
-product; none sees another's gradient, and each has its own optimiser or group of one.
+decay for log-loss, no log-loss at the start or half of the steps for ours, what the authors tell one to tune for the
+others. The rates were set while looking at validation rows of one more split of mammography. The models of a grid are
+trained side by side, their scores in one product; none sees another's gradient, and each has its own optimiser or group
+of one.
 
 - Log-loss, balanced log-loss, focal loss, ours: AdamW.
 - LibAUC: its losses on probabilities with its own optimisers, indices, and its DualSampler, which fills half of every
@@ -48,6 +49,7 @@ DECAYS = {"linear": (0.0, 0.1), "mlp": (0.0, 1.0)}
 # PESG steps like SGD on probabilities, whose gradients are small; 0.1 is its authors' rate.
 PESG_RATES, EPOCH_DECAYS = (0.03, 0.1, 0.3), (2e-3, 2e-2)
 DUAL_RATES = (0.01, 0.1)
+LOG_LOSS_BATCHES = (0, STEPS // 2)
 RARE = 0.1
 TEMPERATURES = ((0.05, 0.005), (0.5, 0.05))
 GAMMAS_FOCAL, GAMMAS_AP, LAMBDAS = (1.0, 2.0), (0.1, 0.9), (0.1, 1.0)
@@ -219,16 +221,18 @@ def focal(task: Task, aim: str) -> list[Candidate]:
 
 def ours(task: Task, aim: str, **options: Any) -> list[Candidate]:
     """The bare loss; one label per model, each with its own thresholds and multipliers."""
-    count = len(RATES[task.model]) * len(DECAYS[task.model])
-    loss = aimfor.Loss(aim, num_labels=count, **options)
+    count = len(RATES[task.model])
+    losses = [aimfor.Loss(aim, num_labels=count, log_loss_batches=first, **options) for first in LOG_LOSS_BATCHES]
 
     def summed(scores: Tensor, y: Tensor) -> Tensor:
-        return count * loss(scores, y[:, None].expand_as(scores))
+        parts = scores.chunk(len(losses), 1)
+        each = [one(part, y[:, None].expand_as(part)) for one, part in zip(losses, parts, strict=True)]
+        return count * torch.stack(each).sum()
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", aimfor.InfeasibleConstraintWarning)
         warnings.simplefilter("ignore", aimfor.VacuousRangeWarning)
-        return with_adamw(task, summed)
+        return with_adamw(task, summed, "log_loss_batches", LOG_LOSS_BATCHES)
 
 
 # Losses with a state for one model: as many of them as models.
