@@ -283,7 +283,7 @@ class Loader {
         tile.by_label = batch.labels >= LANES;
         std::fill_n(tile.positives, TILE, 0);
         std::fill_n(tile.positive_lines, TILE / LANES, 0);
-        alignas(32) float score[TILE], weight[TILE];
+        alignas(sizeof(Floats)) float score[TILE], weight[TILE];
         std::fill_n(score, TILE, ABSENT);  // beyond the labels there are
         std::fill_n(weight, TILE, 0.0f);
         const bool by_columns = !tile.by_label && !reader.weighted;  // a few labels of many rows
