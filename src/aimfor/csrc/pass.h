@@ -136,12 +136,7 @@ class Pass {
             count<false>(label, tile.by_label ? tile.positive_lines[label / LANES] : positive_lines);
             ahead(label);
         }
-        for (int label = 0; label < labels; ++label) {
-            for (int index = 0; index < tile.positives[label]; ++index) {
-                const int from = tile.at(index, label);
-                tile.negative.gradient[tile.came_from[from]] = -tile.positive.gradient[from];
-            }
-        }
+        tile.move_gradients_back();
     }
 
   private:

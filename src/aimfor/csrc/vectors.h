@@ -114,10 +114,30 @@ inline Floats at_most_one(Floats not_negative) { return (Floats)smaller((Ints)no
 inline Floats absolute(Floats value) { return (Floats)((Ints)value & 0x7FFFFFFF); }
 
 inline Floats root(Floats value) {
+#if defined(__AVX512DQ__)
+    return _mm512_sqrt_ps(value);
+#elif defined(__AVX2__)
+    return _mm256_sqrt_ps(value);
+#else
     float lanes[LANES];  // an array, because the compiler takes the lanes of a vector one by one
     store(lanes, value);
     for (float& lane : lanes) lane = std::sqrt(lane);
     return load(lanes);
+#endif
+}
+
+// 1 / value to 2e-7 of it, for values from 1 to 1e30: an estimate and one step of Newton's, which take a third of the
+// time of a division.
+inline Floats inverse(Floats value) {
+#if defined(__AVX512DQ__)
+    const Floats estimate = _mm512_rcp14_ps(value);
+    return estimate + estimate * (1.0f - value * estimate);
+#elif defined(__AVX2__)
+    const Floats estimate = _mm256_rcp_ps(value);
+    return estimate + estimate * (1.0f - value * estimate);
+#else
+    return 1.0f / value;
+#endif
 }
 
 // value where the mask is set, else 0.
@@ -126,6 +146,15 @@ inline Floats where(Ints mask, Floats value) {
     return mask ? value : Floats{};  // in the instruction that makes the value
 #else
     return (Floats)(mask & (Ints)value);
+#endif
+}
+
+// count + 1 where the mask is set: one operation with AVX-512.
+inline Ints count_where(Ints mask, Ints count) {
+#if defined(__AVX512DQ__)
+    return mask ? count + 1 : count;
+#else
+    return count - mask;  // a set mask is -1
 #endif
 }
 
@@ -179,16 +208,14 @@ inline Floats between(Floats value, float low, float high) { return larger(small
 // e^x for x from -87 to 87: 2^n times a polynomial on the rest, |rest| <= ln 2 / 2.
 inline Floats exponential(Floats x) {
     const float to_whole = 12582912.0f;  // 1.5 * 2^23: adding it leaves no bits for a fraction
-    Floats n = x * 1.44269504f + to_whole;
-    Ints power = (Ints)n - 0x4B400000;
-    n = n - to_whole;
-    Floats rest = x - n * 0.693359375f + n * 2.12194440e-4f;
+    const Floats shifted = x * 1.44269504f + to_whole, n = shifted - to_whole;
+    const Floats rest = x - n * 0.693359375f + n * 2.12194440e-4f;
     // In pairs of terms, which do not wait for one another.
     const Floats square = rest * rest;
     const Floats high = (1.9875691500e-4f * rest + 1.3981999507e-3f) * square + (8.3334519073e-3f * rest + 4.1665795894e-2f);
     const Floats low = 1.6666665459e-1f * rest + 5.0000001201e-1f;
     const Floats value = (high * square + low) * square + (rest + 1.0f);
-    return value * (Floats)((power + 127) << 23);
+    return (Floats)((Ints)value + ((Ints)shifted << 23));  // n more in the exponent, what is above it is shifted out
 }
 
 // log(1 + q) for q >= 0, accurate also where 1 + q rounds to 1.
