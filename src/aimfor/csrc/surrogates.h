@@ -30,7 +30,8 @@ struct Setting {
     Floats* factors;  // room for what a curve works out of each threshold
     Floats* room;     // and of each entry, for two anchors
     int anchors;
-    Floats middle;  // of the thresholds
+    Upcoming& upcoming;  // to be fetched on the way
+    Floats middle;       // of the thresholds
     Floats sharpness, leak;
 };
 
