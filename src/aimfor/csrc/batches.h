@@ -85,6 +85,29 @@ struct Place {
     int labels;
 };
 
+// Rows of a tile to bring near bit by bit, between other work: all at once they would have to be waited for.
+class Upcoming {
+  public:
+    void clear() { listed = fetched = 0; }
+
+    // What there is no room for is read all the same, only later.
+    void add(const void* from) {
+        if (listed < MOST) rows[listed++] = static_cast<const char*>(from);
+    }
+
+    // The next one of `parts` equal parts. Inlined, because the compiler leaves out calls of a function that does nothing
+    // but fetch.
+    __attribute__((always_inline)) void fetch_part(int parts) {
+        const int end = std::min(listed, fetched + (listed + parts - 1) / parts);
+        for (; fetched < end; ++fetched) fetch(rows[fetched], TILE * sizeof(float));
+    }
+
+  private:
+    static constexpr int MOST = 256;
+    const char* rows[MOST];
+    int listed = 0, fetched = 0;
+};
+
 // From one LANES labels of a tile to the next: a cache line more than their rows need. A round 4096 bytes would put one
 // row of all of them into one set of the cache, which does not hold so many.
 constexpr int GROUP = ROWS * LANES + 16;

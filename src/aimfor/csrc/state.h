@@ -149,9 +149,9 @@ struct Ahead {
         const bool weights = batch.weights.data && batch.weights.label_stride == 1;
         const bool mask = batch.mask.data && batch.mask.label_stride == 1;
         for (int64_t one = row + label; one < std::min(batch.rows, row + label + LANES); ++one) {
-            if (scores) upcoming.add(at<float>(batch.scores, one, next), TILE);
-            if (weights) upcoming.add(at<float>(batch.weights, one, next), TILE);
-            if (mask) upcoming.add(at<uint8_t>(batch.mask, one, next), TILE);
+            if (scores) upcoming.add(at<float>(batch.scores, one, next));
+            if (weights) upcoming.add(at<float>(batch.weights, one, next));
+            if (mask) upcoming.add(at<uint8_t>(batch.mask, one, next));
         }
         if (!last) return;
         const State& state = problem.state;
@@ -160,10 +160,10 @@ struct Ahead {
             const int64_t here = anchor * batch.labels + next;
             for (const float* from : {state.thresholds, state.multipliers, state.rates, state.rates + size,
                                       state.slope_square, state.violation_square}) {
-                upcoming.add(from + here, TILE);
+                upcoming.add(from + here);
             }
             const Entry& load_v = problem.table.load_v;
-            if (load_v.label_stride) upcoming.add(load_v.data + anchor * load_v.anchor_stride + next, TILE);
+            if (load_v.label_stride) upcoming.add(load_v.data + anchor * load_v.anchor_stride + next);
         }
     }
 };

@@ -2,7 +2,6 @@
 // the machine has, or are split into it.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -59,35 +58,6 @@ inline __attribute__((always_inline)) void fetch(const Type* from, int count) {
     const char* bytes = reinterpret_cast<const char*>(from);
     for (size_t byte = 0; byte < count * sizeof(Type); byte += 64) __builtin_prefetch(bytes + byte, 0, 2);
 }
-
-// Memory to bring near bit by bit, between other work: all at once it would have to be waited for.
-class Upcoming {
-  public:
-    void clear() { listed = fetched = 0; }
-
-    // Not more than there is room for: what is left out is read all the same.
-    template <class Type>
-    void add(const Type* from, int count) {
-        const char* bytes = reinterpret_cast<const char*>(from);
-        for (size_t byte = 0; byte < count * sizeof(Type) && listed < MOST; byte += LINES * 64) {
-            pieces[listed++] = bytes + byte;
-        }
-    }
-
-    // The next one of `parts` equal parts. Inlined, because the compiler leaves out calls of a function that does nothing
-    // but fetch.
-    __attribute__((always_inline)) void fetch_part(int parts) {
-        const int end = std::min(listed, fetched + (listed + parts - 1) / parts);
-        for (; fetched < end; ++fetched) {
-            for (int line = 0; line < LINES; ++line) __builtin_prefetch(pieces[fetched] + line * 64, 0, 2);
-        }
-    }
-
-  private:
-    static constexpr int LINES = 2, MOST = 1024;
-    const char* pieces[MOST];
-    int listed = 0, fetched = 0;
-};
 
 // The first `count` lanes, at the end of an array; the others are 0.
 inline Floats load(const float* from, int count) {
