@@ -304,10 +304,11 @@ class Reader {
     // Whether all WORD labels are 0, as most are where labels are many.
     template <class Type>
     static bool none(const Type* from) {
-        const AnyInts* words = reinterpret_cast<const AnyInts*>(from);
-        Ints together = words[0];
-        for (size_t one = 1; one < WORD * sizeof(Type) / sizeof(Ints); ++one) together |= words[one];
-        return !bits(together != 0);
+        typedef uint64_t Eight __attribute__((aligned(1), may_alias));  // bytes: a vector may be wider than WORD of them
+        const Eight* parts = reinterpret_cast<const Eight*>(from);
+        uint64_t together = 0;
+        for (size_t one = 0; one < WORD * sizeof(Type) / sizeof(Eight); ++one) together |= parts[one];
+        return together == 0;
     }
 };
 
