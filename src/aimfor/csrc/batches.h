@@ -297,18 +297,21 @@ class Reader {
                 *found |= bits(one) << label;
             }
             return !bits(odd);
+        } else if constexpr (sizeof(Type) == 1) {
+            *found = equal_bytes(from, 1);
+            return (*found | equal_bytes(from, 0)) == ~0u;
+        } else {
+            return none(from);
         }
-        return none(from);
     }
 
     // Whether all WORD labels are 0, as most are where labels are many.
     template <class Type>
     static bool none(const Type* from) {
-        typedef uint64_t Eight __attribute__((aligned(1), may_alias));  // bytes: a vector may be wider than WORD of them
-        const Eight* parts = reinterpret_cast<const Eight*>(from);
-        uint64_t together = 0;
-        for (size_t one = 0; one < WORD * sizeof(Type) / sizeof(Eight); ++one) together |= parts[one];
-        return together == 0;
+        const AnyInts* words = reinterpret_cast<const AnyInts*>(from);
+        Ints together = words[0];
+        for (size_t one = 1; one < WORD * sizeof(Type) / sizeof(Ints); ++one) together |= words[one];
+        return !bits(together != 0);
     }
 };
 

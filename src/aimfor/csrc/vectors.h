@@ -183,6 +183,18 @@ inline Ints mask_of(const uint8_t* from) {
 #endif
 }
 
+// Which of 32 bytes are equal to a number, as bits.
+inline uint32_t equal_bytes(const uint8_t* from, uint8_t to) {
+#if defined(__AVX2__)
+    const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    return static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(bytes, _mm256_set1_epi8(static_cast<char>(to)))));
+#else
+    uint32_t found = 0;
+    for (int byte = 0; byte < 32; ++byte) found |= static_cast<uint32_t>(from[byte] == to) << byte;
+    return found;
+#endif
+}
+
 inline float total(Floats value) {
     float sum = 0;
     for (int lane = 0; lane < LANES; ++lane) sum += value[lane];
