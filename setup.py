@@ -15,8 +15,12 @@ from setuptools.command.build_ext import build_ext
 
 SOURCES = Path("src/aimfor/csrc")
 FLAGS = ["-std=c++17", "-O3", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"]
-# Vectors of 256 bits are 5 to 9 times as fast as the oldest common ones; the library checks the processor it runs on.
-TARGETS = [["-march=x86-64-v3"], []] if platform.machine() in ("x86_64", "AMD64") else [[]]
+# The libraries, and what each is compiled for: the first of its targets that the compiler knows. Vectors of 256 bits
+# are 5 to 9 times as fast as the oldest common ones; native.py takes the widest that the processor has.
+LIBRARY, WIDE_LIBRARY = "aimfor._native", "aimfor._native_v4"
+TARGETS = {LIBRARY: [[]]}
+if platform.machine() in ("x86_64", "AMD64"):
+    TARGETS = {LIBRARY: [["-march=x86-64-v3"], []], WIDE_LIBRARY: [["-march=x86-64-v4"]]}
 
 
 def compiler() -> str | None:
@@ -33,15 +37,15 @@ def sources() -> str:
     return digest.hexdigest()[:16]
 
 
-def build_library(path: Path) -> str | None:
-    """Compile the native engine; returns what went wrong, or None."""
+def build_library(name: str, path: Path) -> str | None:
+    """Compile a library of the native engine; returns what went wrong, or None."""
     command = compiler()
     if command is None:
         return "no C++ compiler was found"
     problem = ""
     with tempfile.TemporaryDirectory() as folder:
         compiled = str(Path(folder) / "native.o")
-        for flags in ([*target, *threads] for target in TARGETS for threads in (["-fopenmp"], [])):
+        for flags in ([*target, *threads] for target in TARGETS[name] for threads in (["-fopenmp"], [])):
             try:
                 # Linked without OpenMP's library: torch has loaded one already, and two would fight for the cores.
                 named = f'-DAIMFOR_SOURCES="{sources()}"'
@@ -66,25 +70,31 @@ def build_library(path: Path) -> str | None:
 
 
 class BuildNative(build_ext):
-    """Makes a plain shared library; a failure is told in one line and stops nothing."""
+    """Makes plain shared libraries; a failure is told in one line and stops nothing."""
 
     def get_ext_filename(self, fullname: str) -> str:
         return os.path.join(*fullname.split(".")) + ".so"  # of no Python version
 
-    def build_extension(self, ext: Extension) -> None:
-        path = Path(self.get_ext_fullpath(ext.name))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        problem = build_library(path)
-        if problem is not None:
-            print(
-                f"aimfor: built without the native engine, torch alone will do the counting: {problem}", file=sys.stderr
-            )
+    def build_extensions(self) -> None:
+        problems = {}
+        for ext in self.extensions:
+            path = Path(self.get_ext_fullpath(ext.name))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)
+            problems[ext.name] = build_library(ext.name, path)
+        missing = None
+        if problems[LIBRARY]:
+            missing = f"the native engine, torch alone will do the counting: {problems[LIBRARY]}"
+        elif problems.get(WIDE_LIBRARY):
+            missing = f"AVX-512 in the native engine, its vectors will be narrower: {problems[WIDE_LIBRARY]}"
+        if missing:
+            print(f"aimfor: built without {missing}", file=sys.stderr)
 
     def copy_extensions_to_source(self) -> None:
         # For an editable install; what could not be built cannot be copied.
-        if all(Path(self.build_lib, self.get_ext_filename(ext.name)).is_file() for ext in self.extensions):
-            super().copy_extensions_to_source()
+        built = [ext for ext in self.extensions if Path(self.build_lib, self.get_ext_filename(ext.name)).is_file()]
+        self.extensions = built
+        super().copy_extensions_to_source()
 
 
 class Wheel(bdist_wheel):
@@ -96,6 +106,6 @@ class Wheel(bdist_wheel):
 
 
 setup(
-    ext_modules=[Extension("aimfor._native", [str(SOURCES / "native.cpp")], optional=True)],
+    ext_modules=[Extension(name, [str(SOURCES / "native.cpp")], optional=True) for name in TARGETS],
     cmdclass={"build_ext": BuildNative, "bdist_wheel": Wheel},
 )

@@ -3,6 +3,8 @@
 import copy
 import importlib.util
 import os
+import platform
+import shutil
 import subprocess
 import sys
 import warnings
@@ -23,6 +25,8 @@ from cases import AIMS, SURROGATES
 ROOT = Path(__file__).parent.parent
 NATIVE = pytest.param("native", marks=pytest.mark.skipif(native.problem() is not None, reason=str(native.problem())))
 FAST = ["fused", NATIVE]
+X86 = platform.machine() in ("x86_64", "AMD64")
+AVX_512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
 FORMS = ["float", "double", "bool", "int8", "uint8", "int32", "int64", "bfloat16", "csr", "coo", "csr with zeros"]
 
 
@@ -393,8 +397,8 @@ def test_engine_says_which_and_why(monkeypatch):
 def test_without_the_library_fused_takes_over(monkeypatch, tmp_path):
     monkeypatch.delenv(engines.SETTING, raising=False)
     monkeypatch.setattr(native, "LIBRARY", tmp_path / "_native.so")
-    native._library.cache_clear()
-    native.problem.cache_clear()
+    monkeypatch.setattr(native, "WIDE_LIBRARY", tmp_path / "_native_v4.so")
+    native._chosen.cache_clear()
     try:
         assert aimfor.engine().name == "fused"
         assert "it was not built" in aimfor.engine().reason
@@ -404,13 +408,60 @@ def test_without_the_library_fused_takes_over(monkeypatch, tmp_path):
         with pytest.raises(RuntimeError, match="AIMFOR_ENGINE=native cannot be used: it was not built"):
             loss(*batch(10, 2))
         (tmp_path / "_native.so").write_bytes(b"no library")
-        native._library.cache_clear()
-        native.problem.cache_clear()
+        native._chosen.cache_clear()
         monkeypatch.delenv(engines.SETTING)
         assert aimfor.engine().name == "fused"
     finally:
-        native._library.cache_clear()
-        native.problem.cache_clear()
+        native._chosen.cache_clear()
+
+
+@pytest.mark.skipif(native.problem() is not None, reason=str(native.problem()))
+@pytest.mark.parametrize("kind", ["missing", "no library", "of other sources"])
+def test_without_the_wide_library_the_narrower_takes_over(kind, monkeypatch, tmp_path):
+    monkeypatch.delenv(engines.SETTING, raising=False)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    wide = tmp_path / "_native_v4.so"
+    monkeypatch.setattr(native, "WIDE_LIBRARY", wide)
+    if kind == "no library":
+        wide.write_bytes(b"no library")
+    elif kind == "of other sources":
+        compiler = shutil.which("g++")
+        if compiler is None:
+            pytest.skip("no g++ here")
+        source = 'const char* aimfor_sources(void) { return ""; } const char* aimfor_vectors(void) { return ""; }'
+        source += "int aimfor_census, aimfor_observe, aimfor_step;"
+        (tmp_path / "other.c").write_text(source)
+        build = [compiler, "-x", "c", "-shared", "-fPIC", str(tmp_path / "other.c"), "-o", str(wide)]
+        subprocess.run(build, check=True)
+    native._chosen.cache_clear()
+    try:
+        name, reason = aimfor.engine()
+        assert name == "native"
+        assert "AVX-512," not in reason
+        reasons = {"missing": "it was not built", "no library": str(wide), "of other sources": "other sources"}
+        assert reasons[kind] in reason.split("; without AVX-512: ")[1]
+        aimfor.Loss("aucpr", num_labels=2)(*batch(10, 2))
+    finally:
+        native._chosen.cache_clear()
+
+
+@pytest.mark.skipif(native.problem() is not None, reason=str(native.problem()))
+def test_the_vectors_are_those_of_torch(monkeypatch):
+    monkeypatch.delenv(engines.SETTING, raising=False)
+    assert ("AVX-512," in aimfor.engine().reason) == AVX_512
+
+
+@pytest.mark.skipif(not AVX_512, reason="without AVX-512 all tests are of the narrower vectors")
+@pytest.mark.skipif(native.problem() is not None, reason=str(native.problem()))
+def test_narrower_vectors():
+    """The tests of this file on the library that is used where torch is held to AVX2."""
+    cases = "odd_shapes or extremes or weights_and_masks or forms_of_labels or other_types or views or vectors_are"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", __file__]
+    command += ["-k", f"(native or vectors_are) and ({cases})"]
+    environment = {**os.environ, "ATEN_CPU_CAPABILITY": "avx2"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert " passed" in done.stdout
 
 
 def setup_module_of_the_package():
@@ -434,31 +485,41 @@ def test_a_build_without_and_with_a_broken_compiler(monkeypatch, tmp_path):
     module = setup_module_of_the_package()
     monkeypatch.chdir(ROOT)
     library = tmp_path / "_native.so"
-    monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setattr(module.shutil, "which", lambda _: None)
-    assert module.build_library(library) == "no C++ compiler was found"
-    monkeypatch.setenv("CXX", f"{sys.executable} -c raise(SystemExit('broken'))")
-    problem = module.build_library(library)
-    assert "broken" in problem
-    assert "\n" not in problem
-    assert not library.exists()
+    for name in module.TARGETS:
+        monkeypatch.setattr(module.shutil, "which", lambda _: None)
+        monkeypatch.delenv("CXX", raising=False)
+        assert module.build_library(name, library) == "no C++ compiler was found"
+        monkeypatch.setenv("CXX", f"{sys.executable} -c raise(SystemExit('broken'))")
+        problem = module.build_library(name, library)
+        assert "broken" in problem
+        assert "\n" not in problem
+        assert not library.exists()
+
+
+# As it is, broken, and one that knows nothing of AVX-512.
+COMPILERS = {
+    "broken": "#!/bin/sh\necho broken >&2\nexit 1\n",
+    "old": '#!/bin/sh\ncase "$*" in *v4*) echo bad value for -march >&2; exit 1;; esac\nexec c++ "$@"\n',
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compiler", ["none", "broken", "working"])
+@pytest.mark.parametrize("compiler", ["none", "broken", "old", "working"])
 def test_a_wheel_without_a_compiler(compiler, tmp_path):
-    """The wheel is built all the same, says what is missing, and works in torch."""
-    (tmp_path / "c++").write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
-    (tmp_path / "c++").chmod(0o755)
-    command = {"none": "/nonexistent/c++", "broken": str(tmp_path / "c++"), "working": "c++"}[compiler]
+    """The wheel is built all the same, says what is missing, and works in torch or with narrower vectors."""
+    command = {"none": "/nonexistent/c++", "working": "c++"}.get(compiler, str(tmp_path / "compiler"))
+    if compiler in COMPILERS:
+        (tmp_path / "compiler").write_text(COMPILERS[compiler])
+        (tmp_path / "compiler").chmod(0o755)
     subprocess.run(["git", "clone", "-q", ROOT, tmp_path / "source"], check=True)
     build = [sys.executable, "-m", "pip", "wheel", "-v", "--no-deps", "--no-build-isolation", "-w", tmp_path]
     environment = {"PATH": "/usr/bin:/bin", "CXX": command}
     built = subprocess.run([*build, tmp_path / "source"], check=True, env=environment, capture_output=True, text=True)
-    missing = "aimfor: built without the native engine"
+    told = [line.strip() for line in (built.stdout + built.stderr).splitlines() if "aimfor: built without" in line]
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "installed")
+        libraries = sorted(Path(name).name for name in archive.namelist() if name.endswith(".so"))
     code = "import aimfor; print(aimfor.__file__); print(aimfor.engine())"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
@@ -466,18 +527,27 @@ def test_a_wheel_without_a_compiler(compiler, tmp_path):
     assert file.startswith(str(tmp_path))
     if compiler == "working":
         assert engine.startswith("native: C++ built with the package")
+        assert not told
+        assert libraries == (["_native.so", "_native_v4.so"] if X86 else ["_native.so"])
+    elif compiler == "old":
+        assert engine.startswith("native: C++ built with the package")
+        assert libraries == ["_native.so"]
+        assert len(told) == X86
+        assert ("; without AVX-512: it was not built" in engine) == AVX_512
     else:
         assert engine.startswith("fused: torch alone, because the native engine cannot be used: it was not built")
-        assert missing in built.stdout + built.stderr
+        assert not libraries
+        assert len(told) == 1
+        assert told[0].startswith("aimfor: built without the native engine, torch alone")
 
 
 @pytest.mark.skipif(native.problem() is not None, reason=str(native.problem()))
 def test_a_library_of_other_sources_is_not_used(monkeypatch, tmp_path):
     (tmp_path / "native.cpp").write_text("// newer")
     monkeypatch.setattr(native, "SOURCES", tmp_path)
-    native.problem.cache_clear()
+    native._chosen.cache_clear()
     try:
         assert "other sources" in str(native.problem())
         assert aimfor.engine().name == "fused"
     finally:
-        native.problem.cache_clear()
+        native._chosen.cache_clear()

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from aimfor import native
 
@@ -20,7 +21,7 @@ import sys
 from pathlib import Path
 import pytest
 from aimfor import native
-native.LIBRARY = Path(sys.argv[1])
+native.LIBRARY = native.WIDE_LIBRARY = Path(sys.argv[1])
 assert native.problem() is None, native.problem()
 sys.exit(pytest.main(sys.argv[2:]))
 """
@@ -28,12 +29,15 @@ sys.exit(pytest.main(sys.argv[2:]))
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_the_library_under_sanitizers(tmp_path):
+@pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4"])
+def test_the_library_under_sanitizers(target, tmp_path):
     compiler = shutil.which("g++")
     if compiler is None:
         pytest.skip("no g++ here")
+    if target == "x86-64-v4" and torch.backends.cpu.get_cpu_capability() != "AVX512":
+        pytest.skip("no AVX-512 here")
     library = tmp_path / "_native.so"
-    flags = ["-std=c++17", "-O1", "-g", "-march=x86-64-v3", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"]
+    flags = ["-std=c++17", "-O1", "-g", f"-march={target}", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"]
     checks = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
     source = str(ROOT / "src/aimfor/csrc/native.cpp")
     checks += [f'-DAIMFOR_SOURCES="{native._sources()}"']  # without which it would not be loaded

@@ -25,6 +25,7 @@ from aimfor.state import State
 from aimfor.surrogates import LEAK, SURROGATES
 
 LIBRARY = Path(__file__).parent / "_native.so"
+WIDE_LIBRARY = Path(__file__).parent / "_native_v4.so"  # the same for AVX-512
 SOURCES = Path(__file__).parent / "csrc"
 
 SCORE_TYPES = {torch.float32: 0, torch.bfloat16: 1}
@@ -247,16 +248,50 @@ class Prepared:
         return gradient
 
 
-@lru_cache(maxsize=1)
 def problem() -> str | None:
-    """Why the library cannot be used here; None where it can."""
+    """Why no library can be used here; None where one can."""
+    return _chosen().problem
+
+
+def description() -> str:
+    """How the library was built, and why it is not the one for wider vectors where torch uses them."""
+    vectors = _library().aimfor_vectors().decode()
+    threads = "OpenMP" if _library().aimfor_has_threads() else "one thread, built without OpenMP"
+    narrower = _chosen().wide_problem
+    without = "" if narrower is None else f"; without AVX-512: {narrower}"
+    return f"C++ built with the package, {vectors}, {threads}{without}"
+
+
+class _Chosen(NamedTuple):
+    """The library in use, or why there is none, and why it is not the wide one where that would be right."""
+
+    library: ctypes.CDLL | None
+    problem: str | None
+    wide_problem: str | None
+
+
+@lru_cache(maxsize=1)
+def _chosen() -> _Chosen:
+    library, wide_problem = None, None
+    # Torch has looked at the processor, and listens to ATEN_CPU_CAPABILITY: what holds it to AVX2 holds both.
+    if torch.backends.cpu.get_cpu_capability() == "AVX512":
+        library, wide_problem = _usable(WIDE_LIBRARY)
+    if library is not None:
+        return _Chosen(library, None, None)
+    return _Chosen(*_usable(LIBRARY), wide_problem)
+
+
+def _usable(path: Path) -> tuple[ctypes.CDLL, None] | tuple[None, str]:
+    """The library of a file, or why it cannot be used here."""
     try:
-        library = _library()
+        library = _loaded(path)
     except OSError as error:
-        return str(error)
+        return None, str(error)
     if library.aimfor_sources().decode() != _sources():
-        return "it was built from other sources than those beside it: install the package again"
-    return None if library.aimfor_runs_here() else "this processor lacks instructions that it was compiled for"
+        return None, "it was built from other sources than those beside it: install the package again"
+    if not library.aimfor_runs_here():
+        return None, "this processor lacks instructions that it was compiled for"
+    return library, None
 
 
 def _sources() -> str:
@@ -267,24 +302,24 @@ def _sources() -> str:
     return digest.hexdigest()[:16]
 
 
-def description() -> str:
-    """How the library was built."""
-    threads = "OpenMP" if _library().aimfor_has_threads() else "one thread, built without OpenMP"
-    return f"C++ built with the package, {threads}"
-
-
-@lru_cache(maxsize=1)
 def _library() -> ctypes.CDLL:
-    if not LIBRARY.is_file():
+    library = _chosen().library
+    if library is None:
+        raise OSError(problem())
+    return library
+
+
+def _loaded(path: Path) -> ctypes.CDLL:
+    if not path.is_file():
         raise OSError("it was not built when the package was installed: no working C++ compiler was found")
     try:
-        library = ctypes.CDLL(str(LIBRARY))  # takes the OpenMP that torch has loaded
+        library = ctypes.CDLL(str(path))  # takes the OpenMP that torch has loaded
     except OSError:
         ctypes.CDLL("libgomp.so.1", ctypes.RTLD_GLOBAL)
-        library = ctypes.CDLL(str(LIBRARY))
-    if not hasattr(library, "aimfor_sources"):
+        library = ctypes.CDLL(str(path))
+    if not hasattr(library, "aimfor_vectors"):
         raise OSError("it was built by an older version: install the package again")
-    library.aimfor_sources.restype = c_char_p
+    library.aimfor_sources.restype = library.aimfor_vectors.restype = c_char_p
     pointer = c_void_p
     library.aimfor_census.argtypes = (POINTER(_Batch), pointer, POINTER(_Fault))
     library.aimfor_observe.argtypes = (_State, pointer, c_int64, c_int64, POINTER(Rules), pointer)

@@ -85,6 +85,29 @@ struct Place {
     int labels;
 };
 
+// Rows of a tile to bring near bit by bit, between other work: all at once they would have to be waited for.
+class Upcoming {
+  public:
+    void clear() { listed = fetched = 0; }
+
+    // What there is no room for is read all the same, only later.
+    void add(const void* from) {
+        if (listed < MOST) rows[listed++] = static_cast<const char*>(from);
+    }
+
+    // The next one of `parts` equal parts. Inlined, because the compiler leaves out calls of a function that does nothing
+    // but fetch.
+    __attribute__((always_inline)) void fetch_part(int parts) {
+        const int end = std::min(listed, fetched + (listed + parts - 1) / parts);
+        for (; fetched < end; ++fetched) fetch(rows[fetched], TILE * sizeof(float));
+    }
+
+  private:
+    static constexpr int MOST = 256;
+    const char* rows[MOST];
+    int listed = 0, fetched = 0;
+};
+
 // From one LANES labels of a tile to the next: a cache line more than their rows need. A round 4096 bytes would put one
 // row of all of them into one set of the cache, which does not hold so many.
 constexpr int GROUP = ROWS * LANES + 16;
@@ -98,14 +121,22 @@ struct alignas(64) Side {  // a vector across two cache lines costs twice
 };
 
 // Up to ROWS rows of up to TILE labels. Negatives stand at their rows, with absent entries where there is none;
-// positives one after another, with signs turned.
+// positives one after another, with signs turned. Between two tiles the positive side is absent everywhere.
 struct Tile {
     Side negative, positive;
-    int32_t came_from[GROUP * TILE / LANES];  // where a positive would stand among the negatives
-    int positives[TILE];             // of each label
+    struct Move {
+        uint16_t from, to;  // a place among the negatives, and one among the positives
+    } moves[ROWS * TILE];
+    int moved;
+    int positives[TILE];               // of each label
     int positive_lines[TILE / LANES];  // most of them in LANES labels
     bool weighted;
     bool by_label;  // LANES labels side by side
+
+    Tile() {
+        std::fill(std::begin(positive.scores), std::end(positive.scores), ABSENT);
+        std::fill(std::begin(positive.weights), std::end(positive.weights), 0.0f);
+    }
 
     int at(int row, int label) const {
         return by_label ? label / LANES * GROUP + row * LANES + label % LANES : label * ROWS + row;
@@ -113,19 +144,26 @@ struct Tile {
 
     void move_to_positives(int row, int label) {
         const int index = positives[label]++, from = at(row, label), to = at(index, label);
-        if (by_label && index == positive_lines[label / LANES]) {
-            store(positive.scores + to - label % LANES, all(ABSENT));
-            if (weighted) store(positive.weights + to - label % LANES, Floats{});
-            ++positive_lines[label / LANES];
-        }
+        int& lines = positive_lines[label / LANES];
+        lines = std::max(lines, index + 1);
+        moves[moved++] = {static_cast<uint16_t>(from), static_cast<uint16_t>(to)};
         positive.scores[to] = -negative.scores[from];
-        came_from[to] = from;
         negative.scores[from] = ABSENT;
         if (!weighted) return;
         positive.weights[to] = negative.weights[from];
         negative.weights[from] = 0;
     }
+
+    // Takes the gradients of the positives to where these came from, and leaves their side absent.
+    void move_gradients_back() {
+        for (const Move* move = moves; move < moves + moved; ++move) {
+            negative.gradient[move->from] = -positive.gradient[move->to];
+            positive.scores[move->to] = ABSENT;
+            if (weighted) positive.weights[move->to] = 0;
+        }
+    }
 };
+static_assert(GROUP * TILE / LANES <= 1 << 16, "places fit the numbers of a Move");
 
 template <class Type>
 const Type* at(const Matrix& matrix, int64_t row, int64_t label) {
@@ -259,8 +297,12 @@ class Reader {
                 *found |= bits(one) << label;
             }
             return !bits(odd);
+        } else if constexpr (sizeof(Type) == 1) {
+            *found = equal_bytes(from, 1);
+            return (*found | equal_bytes(from, 0)) == ~0u;
+        } else {
+            return none(from);
         }
-        return none(from);
     }
 
     // Whether all WORD labels are 0, as most are where labels are many.
@@ -283,7 +325,8 @@ class Loader {
         tile.by_label = batch.labels >= LANES;
         std::fill_n(tile.positives, TILE, 0);
         std::fill_n(tile.positive_lines, TILE / LANES, 0);
-        alignas(32) float score[TILE], weight[TILE];
+        tile.moved = 0;
+        alignas(sizeof(Floats)) float score[TILE], weight[TILE];
         std::fill_n(score, TILE, ABSENT);  // beyond the labels there are
         std::fill_n(weight, TILE, 0.0f);
         const bool by_columns = !tile.by_label && !reader.weighted;  // a few labels of many rows
@@ -302,15 +345,21 @@ class Loader {
         }
         for (int first = 0; first < place.labels; first += WORD) {
             const uint32_t* marks = batch.positive + (place.first_label + first) / WORD * batch.rows + place.first_row;
+            int marked[ROWS], count = 0;  // listed without a branch, which would be a guess in every row
             for (int row = 0; row < place.rows; ++row) {
-                for (uint32_t left = marks[row]; left; left &= left - 1) {
-                    tile.move_to_positives(row, first + __builtin_ctz(left));
-                }
+                marked[count] = row;
+                count += marks[row] != 0;
+            }
+            for (const int* row = marked; row < marked + count; ++row) {
+                uint32_t left = marks[*row];
+                do {
+                    tile.move_to_positives(*row, first + __builtin_ctz(left));
+                    left &= left - 1;
+                } while (left);
             }
         }
         for (int label = 0; !tile.by_label && label < place.labels; ++label) {
             pad(tile.negative, label, place.rows);
-            pad(tile.positive, label, tile.positives[label]);
         }
     }
 

@@ -110,7 +110,7 @@ class Census {
 
     template <bool WEIGHTED>
     bool take_rows(const Place& place, float (&part)[3][TILE]) {
-        alignas(32) float score[CENSUS_ROWS][TILE], weight[CENSUS_ROWS][TILE];
+        alignas(sizeof(Floats)) float score[CENSUS_ROWS][TILE], weight[CENSUS_ROWS][TILE];
         if (place.labels < TILE) {  // 0 beyond the labels there are
             std::fill_n(score[0], CENSUS_ROWS * TILE, 0.0f);
             std::fill_n(weight[0], CENSUS_ROWS * TILE, 0.0f);

@@ -141,7 +141,18 @@ extern "C" {
 #define AIMFOR_SOURCES ""
 #endif
 const char* aimfor_sources(void) {
-  return AIMFOR_SOURCES;
+    return AIMFOR_SOURCES;
+}
+
+// The vectors that this library was compiled for.
+const char* aimfor_vectors(void) {
+#if defined(__AVX512DQ__)
+    return "AVX-512";
+#elif defined(__AVX2__)
+    return "AVX2";
+#else
+    return "common vectors";
+#endif
 }
 
 // 1 where this processor runs what this library was compiled for. The function itself must run anywhere.
@@ -151,7 +162,13 @@ __attribute__((target("arch=x86-64")))
 int32_t aimfor_runs_here(void) {
 #if defined(__AVX2__)
     __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+    bool has_all = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+#if defined(__AVX512DQ__)
+    has_all = has_all && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
+              && __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq")
+              && __builtin_cpu_supports("avx512vl");
+#endif
+    return has_all;
 #else
     return 1;
 #endif

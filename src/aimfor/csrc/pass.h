@@ -50,6 +50,7 @@ struct Scratch {
     std::vector<Floats> thresholds, costs, factors, room;
     std::vector<VectorSum> sums;
     std::vector<double> totals;
+    Upcoming upcoming;
 
     void resize(int anchors) {
         columns.resize(anchors);
@@ -69,6 +70,7 @@ void run(const Strip& strip, const Setting& setting, VectorSum* sums) {
     float* const gradients = strip.gradient;
     const int count = strip.count;
     for (int anchor = 0; anchor < setting.anchors; anchor += 2) {
+        setting.upcoming.fetch_part((setting.anchors + 1) / 2);
         const Pair threshold = {setting.thresholds[anchor], setting.thresholds[anchor + 1]};
         Tally<WEIGHTED> first_wrong, second_wrong;
         auto both = curve.start(anchor);
@@ -127,21 +129,17 @@ class Pass {
     Pass(Scratch& scratch, int labels, int anchors, float leak)
         : scratch(scratch), tile(scratch.tile), columns(scratch.columns), labels(labels), anchors(anchors), leak(leak) {}
 
-    // Calls `ahead` with the first of LANES labels (or with the one label) whenever they are done.
+    // Before each LANES labels (or each one label) calls `list_ahead` with the first of them, for what to fetch meanwhile.
     template <class Callback>
-    void operator()(int rows, const Callback& ahead) {
+    void operator()(int rows, const Callback& list_ahead) {
         for (int label = 0; label < labels; label += tile.by_label ? LANES : 1) {
             const int lines = (rows + LANES - 1) / LANES, positive_lines = (tile.positives[label] + LANES - 1) / LANES;
+            scratch.upcoming.clear();
+            list_ahead(label, scratch.upcoming);
             count<true>(label, tile.by_label ? rows : lines);
             count<false>(label, tile.by_label ? tile.positive_lines[label / LANES] : positive_lines);
-            ahead(label);
         }
-        for (int label = 0; label < labels; ++label) {
-            for (int index = 0; index < tile.positives[label]; ++index) {
-                const int from = tile.at(index, label);
-                tile.negative.gradient[tile.came_from[from]] = -tile.positive.gradient[from];
-            }
-        }
+        tile.move_gradients_back();
     }
 
   private:
@@ -177,7 +175,7 @@ class Pass {
             }
             scratch.costs[anchors] = Floats{};
             const Setting setting = {scratch.thresholds.data(), scratch.costs.data(), scratch.factors.data(),
-                                     scratch.room.data(), anchors, Floats{}, sharpness, all(leak)};
+                                     scratch.room.data(), anchors, scratch.upcoming, Floats{}, sharpness, all(leak)};
             const auto run_it = tile.weighted ? (errors ? run<true, NEGATIVES, true> : run<true, NEGATIVES, false>)
                                               : (errors ? run<false, NEGATIVES, true> : run<false, NEGATIVES, false>);
             run_it(rung, strip, setting, scratch.sums.data());

@@ -133,38 +133,37 @@ struct Row {
     }
 };
 
-// Brings the next tile near while the pass over this one has no use for memory: the processor does not look ahead by
-// itself over rows that lie pages apart. All at once they would have to be waited for, so LANES rows of scores and some
-// anchors of the state come with each LANES labels that are done.
+// What to bring near of the next tile while the pass over this one has no use for memory: the processor does not look
+// ahead by itself over rows that lie pages apart. LANES rows of scores and some anchors of the state come with each LANES
+// labels.
 struct Ahead {
     const Problem& problem;
     const Place& place;
 
-    // Inlined, because the compiler leaves out calls of a function that does nothing but fetch.
-    void operator()(int done) const __attribute__((always_inline)) {
+    void operator()(int label, Upcoming& upcoming) const {
         const Batch& batch = problem.batch;
         const bool last = place.first_row + place.rows == batch.rows;  // rows of these labels
         const int64_t row = last ? 0 : place.first_row + place.rows, next = place.first_label + (last ? TILE : 0);
-        if (done % LANES || next >= batch.labels) return;
+        if (label % LANES || next >= batch.labels) return;
         const bool scores = batch.score_type == FLOAT32 && batch.scores.label_stride == 1;
         const bool weights = batch.weights.data && batch.weights.label_stride == 1;
         const bool mask = batch.mask.data && batch.mask.label_stride == 1;
-        for (int64_t one = row + done; one < std::min(batch.rows, row + done + LANES); ++one) {
-            if (scores) fetch(at<float>(batch.scores, one, next), TILE);
-            if (weights) fetch(at<float>(batch.weights, one, next), TILE);
-            if (mask) fetch(at<uint8_t>(batch.mask, one, next), TILE);
+        for (int64_t one = row + label; one < std::min(batch.rows, row + label + LANES); ++one) {
+            if (scores) upcoming.add(at<float>(batch.scores, one, next));
+            if (weights) upcoming.add(at<float>(batch.weights, one, next));
+            if (mask) upcoming.add(at<uint8_t>(batch.mask, one, next));
         }
         if (!last) return;
         const State& state = problem.state;
         const int64_t size = problem.anchors * batch.labels;
-        for (int64_t anchor = done / LANES; anchor < problem.anchors; anchor += TILE / LANES) {
+        for (int64_t anchor = label / LANES; anchor < problem.anchors; anchor += TILE / LANES) {
             const int64_t here = anchor * batch.labels + next;
             for (const float* from : {state.thresholds, state.multipliers, state.rates, state.rates + size,
                                       state.slope_square, state.violation_square}) {
-                fetch(from + here, TILE);
+                upcoming.add(from + here);
             }
             const Entry& load_v = problem.table.load_v;
-            if (load_v.label_stride) fetch(load_v.data + anchor * load_v.anchor_stride + next, TILE);
+            if (load_v.label_stride) upcoming.add(load_v.data + anchor * load_v.anchor_stride + next);
         }
     }
 };

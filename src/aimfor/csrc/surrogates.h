@@ -30,7 +30,8 @@ struct Setting {
     Floats* factors;  // room for what a curve works out of each threshold
     Floats* room;     // and of each entry, for two anchors
     int anchors;
-    Floats middle;  // of the thresholds
+    Upcoming& upcoming;  // to be fetched on the way
+    Floats middle;       // of the thresholds
     Floats sharpness, leak;
 };
 
@@ -50,6 +51,17 @@ struct LossAndSlopes {
 template <bool WEIGHTED>
 inline Floats weighted(Floats one, Floats weight) { return WEIGHTED ? weight * one : one; }
 
+// The sum and, where the mask is set, one more: an operation with AVX-512, and else as a product, so that several share
+// the masked weight.
+template <bool WEIGHTED>
+inline Floats add_where(Ints mask, Floats sum, Floats one, Floats weight) {
+#if defined(__AVX512DQ__)
+    return mask ? sum + weighted<WEIGHTED>(one, weight) : sum;
+#else
+    return sum + one * where(mask, WEIGHTED ? weight : all(1.0f));
+#endif
+}
+
 // A sum of numbers, and one of marks; the latter are whole numbers where there are no weights.
 template <bool WEIGHTED>
 struct Sum {
@@ -64,8 +76,8 @@ struct Tally {
     Ints marks = {};
 
     void add(Ints mark, Floats weight) {
-        if (WEIGHTED) weights += where(mark, weight);
-        else marks -= mark;  // a set mask is -1
+        if (WEIGHTED) weights = add_where<true>(mark, weights, all(1.0f), weight);
+        else marks = count_where(mark, marks);
     }
     Floats value() const { return WEIGHTED ? weights : as_floats(marks); }
 };
@@ -78,16 +90,14 @@ class Hinge {
     Hinge(const Setting& setting, int anchor)
         : edge(setting.thresholds[anchor] - 1.0f), cost(setting.costs[anchor]) {}
 
-    // As a product, so that it and its sum are one operation, and into two sums by turns, because each waits for the one
-    // before.
+    // Into two sums by turns, because each waits for the one before.
     Floats take(Floats score, Floats weight, Floats gradient) {
         const Floats over = score - edge;
         const Ints felt = is_positive(over);
-        const Floats one = where(felt, WEIGHTED ? weight : all(1.0f));
-        other_loss += over * one;
+        other_loss = add_where<WEIGHTED>(felt, other_loss, over, weight);
         std::swap(loss, other_loss);
         slope.add(felt, weight);
-        return gradient + cost * one;
+        return add_where<WEIGHTED>(felt, gradient, cost, weight);
     }
     LossAndSlope sums() const { return {loss + other_loss, slope.value()}; }
 

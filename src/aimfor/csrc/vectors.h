@@ -1,13 +1,22 @@
-// Eight floats at a time. The compiler's own vector types: they are what the machine has, or are split into it.
+// Eight floats at a time, or sixteen where the compiler may use AVX-512. The compiler's own vector types: they are what
+// the machine has, or are split into it.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 namespace aimfor {
 
+#if defined(__AVX512DQ__)
+constexpr int LANES = 16;
+#else
 constexpr int LANES = 8;
+#endif
 
 typedef float Floats __attribute__((vector_size(4 * LANES)));
 typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
@@ -24,10 +33,12 @@ inline void store(float* to, Floats value) { *reinterpret_cast<AnyFloats*>(to) =
 
 inline void store(int32_t* to, Ints value) { *reinterpret_cast<AnyInts*>(to) = value; }
 
-// Past the cache, where what is written will not be read before much else; only at a multiple of 32 bytes.
+// Past the cache, where what is written will not be read before much else; only at a multiple of the vector's size.
 inline void store_past_cache(float* to, Floats value) {
-#if defined(__AVX__)
-    __builtin_ia32_movntps256(to, value);
+#if defined(__AVX512DQ__)
+    _mm512_stream_ps(to, value);
+#elif defined(__AVX2__)
+    _mm256_stream_ps(to, value);
 #else
     store(to, value);
 #endif
@@ -35,8 +46,8 @@ inline void store_past_cache(float* to, Floats value) {
 
 // What was stored past the cache, before other threads may look at it.
 inline void finish_stores() {
-#if defined(__AVX__)
-    __builtin_ia32_sfence();
+#if defined(__AVX2__)
+    _mm_sfence();
 #endif
 }
 
@@ -65,23 +76,30 @@ inline Floats all(float value) { return Floats{} + value; }
 
 inline Ints same(int32_t value) { return Ints{} + value; }
 
-#if defined(__AVX__)  // one instruction, which the compiler does not find in the comparison
-inline Floats larger(Floats a, Floats b) { return __builtin_ia32_maxps256(a, b); }
+// One instruction each, which the compiler does not find in the comparison. Those of whole numbers are for floats that
+// are not negative, and stand in the same order: additions, comparisons and choices of floats share two units of the
+// processor, whole numbers have more.
+#if defined(__AVX512DQ__)
+inline Floats larger(Floats a, Floats b) { return _mm512_max_ps(a, b); }
 
-inline Floats smaller(Floats a, Floats b) { return __builtin_ia32_minps256(a, b); }
+inline Floats smaller(Floats a, Floats b) { return _mm512_min_ps(a, b); }
+
+inline Ints larger(Ints a, Ints b) { return (Ints)_mm512_max_epi32((__m512i)a, (__m512i)b); }
+
+inline Ints smaller(Ints a, Ints b) { return (Ints)_mm512_min_epi32((__m512i)a, (__m512i)b); }
+#elif defined(__AVX2__)
+inline Floats larger(Floats a, Floats b) { return _mm256_max_ps(a, b); }
+
+inline Floats smaller(Floats a, Floats b) { return _mm256_min_ps(a, b); }
+
+inline Ints larger(Ints a, Ints b) { return (Ints)_mm256_max_epi32((__m256i)a, (__m256i)b); }
+
+inline Ints smaller(Ints a, Ints b) { return (Ints)_mm256_min_epi32((__m256i)a, (__m256i)b); }
 #else
 inline Floats larger(Floats a, Floats b) { return a > b ? a : b; }
 
 inline Floats smaller(Floats a, Floats b) { return a < b ? a : b; }
-#endif
 
-// The same of 0 and 1 in whole numbers, which are in the order of the floats that they stand for where these are not
-// negative: additions, comparisons and choices of floats share two units of the processor, whole numbers have more.
-#if defined(__AVX2__)
-inline Ints larger(Ints a, Ints b) { return (Ints)__builtin_ia32_pmaxsd256(a, b); }
-
-inline Ints smaller(Ints a, Ints b) { return (Ints)__builtin_ia32_pminsd256(a, b); }
-#else
 inline Ints larger(Ints a, Ints b) { return a > b ? a : b; }
 
 inline Ints smaller(Ints a, Ints b) { return a < b ? a : b; }
@@ -96,21 +114,44 @@ inline Floats at_most_one(Floats not_negative) { return (Floats)smaller((Ints)no
 inline Floats absolute(Floats value) { return (Floats)((Ints)value & 0x7FFFFFFF); }
 
 inline Floats root(Floats value) {
+#if defined(__AVX512DQ__)
+    return _mm512_sqrt_ps(value);
+#elif defined(__AVX2__)
+    return _mm256_sqrt_ps(value);
+#else
     float lanes[LANES];  // an array, because the compiler takes the lanes of a vector one by one
     store(lanes, value);
     for (float& lane : lanes) lane = std::sqrt(lane);
     return load(lanes);
+#endif
 }
 
 // value where the mask is set, else 0.
-inline Floats where(Ints mask, Floats value) { return (Floats)(mask & (Ints)value); }
+inline Floats where(Ints mask, Floats value) {
+#if defined(__AVX512DQ__)
+    return mask ? value : Floats{};  // in the instruction that makes the value
+#else
+    return (Floats)(mask & (Ints)value);
+#endif
+}
+
+// count + 1 where the mask is set: one operation with AVX-512.
+inline Ints count_where(Ints mask, Ints count) {
+#if defined(__AVX512DQ__)
+    return mask ? count + 1 : count;
+#else
+    return count - mask;  // a set mask is -1
+#endif
+}
 
 inline Floats as_floats(Ints value) { return __builtin_convertvector(value, Floats); }
 
 // The lanes where the mask is set, as bits.
 inline uint32_t bits(Ints mask) {
-#if defined(__AVX__)
-    return static_cast<uint32_t>(__builtin_ia32_movmskps256((Floats)mask));
+#if defined(__AVX512DQ__)
+    return _mm512_movepi32_mask((__m512i)mask);
+#elif defined(__AVX2__)
+    return static_cast<uint32_t>(_mm256_movemask_ps((Floats)mask));
 #else
     uint32_t found = 0;
     for (int lane = 0; lane < LANES; ++lane) found |= (mask[lane] & 1u) << lane;
@@ -120,22 +161,37 @@ inline uint32_t bits(Ints mask) {
 
 // The mask whose lanes are set where the lowest bits are.
 inline Ints mask_of(uint32_t bits) {
+#if defined(__AVX512DQ__)
+    return (Ints)_mm512_movm_epi32(static_cast<__mmask16>(bits));
+#else
     const Ints one_each = {1, 2, 4, 8, 16, 32, 64, 128};
     return (static_cast<int32_t>(bits) & one_each) == one_each;
+#endif
 }
 
 // The same where LANES bytes are not 0.
 inline Ints mask_of(const uint8_t* from) {
-#if defined(__AVX2__)
-    typedef char Bytes __attribute__((vector_size(16)));
-    typedef int64_t Halves __attribute__((vector_size(16)));
-    int64_t bytes;
-    std::memcpy(&bytes, from, sizeof bytes);
-    return ~((Ints)__builtin_ia32_pmovzxbd256((Bytes)Halves{bytes}) == 0);
+#if defined(__AVX512DQ__)
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    return mask_of(_mm_test_epi8_mask(bytes, bytes));
+#elif defined(__AVX2__)
+    return ~((Ints)_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))) == 0);
 #else
     Ints mask = {};
     for (int lane = 0; lane < LANES; ++lane) mask[lane] = from[lane] ? -1 : 0;
     return mask;
+#endif
+}
+
+// Which of 32 bytes are equal to a number, as bits.
+inline uint32_t equal_bytes(const uint8_t* from, uint8_t to) {
+#if defined(__AVX2__)
+    const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    return static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(bytes, _mm256_set1_epi8(static_cast<char>(to)))));
+#else
+    uint32_t found = 0;
+    for (int byte = 0; byte < 32; ++byte) found |= static_cast<uint32_t>(from[byte] == to) << byte;
+    return found;
 #endif
 }
 
@@ -150,16 +206,14 @@ inline Floats between(Floats value, float low, float high) { return larger(small
 // e^x for x from -87 to 87: 2^n times a polynomial on the rest, |rest| <= ln 2 / 2.
 inline Floats exponential(Floats x) {
     const float to_whole = 12582912.0f;  // 1.5 * 2^23: adding it leaves no bits for a fraction
-    Floats n = x * 1.44269504f + to_whole;
-    Ints power = (Ints)n - 0x4B400000;
-    n = n - to_whole;
-    Floats rest = x - n * 0.693359375f + n * 2.12194440e-4f;
+    const Floats shifted = x * 1.44269504f + to_whole, n = shifted - to_whole;
+    const Floats rest = x - n * 0.693359375f + n * 2.12194440e-4f;
     // In pairs of terms, which do not wait for one another.
     const Floats square = rest * rest;
     const Floats high = (1.9875691500e-4f * rest + 1.3981999507e-3f) * square + (8.3334519073e-3f * rest + 4.1665795894e-2f);
     const Floats low = 1.6666665459e-1f * rest + 5.0000001201e-1f;
     const Floats value = (high * square + low) * square + (rest + 1.0f);
-    return value * (Floats)((power + 127) << 23);
+    return (Floats)((Ints)value + ((Ints)shifted << 23));  // n more in the exponent, what is above it is shifted out
 }
 
 // log(1 + q) for q >= 0, accurate also where 1 + q rounds to 1.
