@@ -1,8 +1,12 @@
 """What every test of the loss runs over: one line per aim, and the surrogates."""
 
+import pytest
 from torch import Tensor
 
+from aimfor import native
 from aimfor.aims import Anchors
+
+NATIVE = pytest.param("native", marks=pytest.mark.skipif(native.problem() is not None, reason=str(native.problem())))
 
 AIMS = [
     "recall@precision>=0.9",

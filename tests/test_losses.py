@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aimfor
+from aimfor import engines
 from aimfor.aims import Rates
 from aimfor.surrogates import SURROGATES as RECORDS
-from cases import AIMS, CONVEX, SURROGATES
+from cases import AIMS, CONVEX, NATIVE, SURROGATES
 
 LABELS = 3
 
@@ -370,8 +371,13 @@ def test_extreme_scores_stay_finite(aim, surrogate, scale):
     assert all(torch.isfinite(tensor).all() for tensor in loss.state_dict().values())
 
 
-@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float64, torch.bfloat16])
-def test_labels_of_any_dtype(dtype):
+@pytest.mark.parametrize("engine", ["plain", "fused", NATIVE])
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int64, torch.float64, torch.bfloat16],
+)
+def test_labels_of_any_dtype(dtype, engine, monkeypatch):
+    monkeypatch.setenv(engines.SETTING, engine)
     scores, labels = batch(1)
     torch.testing.assert_close(gradient(trained(), scores, labels.to(dtype)), gradient(trained(), scores, labels))
 
@@ -402,7 +408,7 @@ def test_batches_of_one_row_learn_thresholds():
     assert 0 < loss.thresholds.item() < 4
 
 
-@pytest.mark.parametrize("engine", ["plain", "fused", "native"])
+@pytest.mark.parametrize("engine", ["plain", "fused", NATIVE])
 def test_one_score_gone_astray_does_not_throw_the_thresholds(engine, monkeypatch):
     if engine == "native" and aimfor.engine().name != "native":
         pytest.skip("the native engine was not built")

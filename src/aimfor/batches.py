@@ -77,6 +77,7 @@ def training_batch(
         if value is not None:
             _check_type(name, value)
     _check_scores(scores, num_labels, multiclass)
+    labels, weights = _signed(labels), None if weights is None else _signed(weights)
     if mask is not None and mask.dtype != torch.bool:
         raise TypeError(f"mask must be of dtype torch.bool, got {mask.dtype}")
     if labels.is_complex():
@@ -202,6 +203,11 @@ def _whole_numbers(row: Sequence[int] | Tensor, num_labels: int) -> Tensor:
 def _check_type(name: str, value: Tensor) -> None:
     if value.is_floating_point() and value.dtype.itemsize == 1:  # float8: torch stores it, and calculates nothing
         raise TypeError(f"{name} must be of a type of at least 16 bits where it is floating point, got {value.dtype}")
+
+
+def _signed(values: Tensor) -> Tensor:
+    """Whole numbers that torch stores but does not calculate with as those that it does."""
+    return values.long() if values.dtype in (torch.uint16, torch.uint32, torch.uint64) else values
 
 
 def _check_scores(scores: Tensor, num_labels: int, multiclass: bool) -> None:

@@ -81,10 +81,11 @@ def entries(batch: Batch) -> Entries:
 
 
 def census(batch: Batch) -> Tensor:
-    """Check every value of a batch and count it: `[3, L]`, weight, weight of positives, weighted sum of scores."""
+    """Check every value of a batch and count it: `[3, L]`, weights of negatives and of positives, weighted sum of
+    scores. The classes are counted apart: what is left of the whole would be rounding where one of them is rare."""
     scores, positive_weights, negative_weights = entries(batch)
-    weights = positive_weights + negative_weights
-    return torch.stack([weights.sum(0), positive_weights.sum(0), (weights * scores).sum(0)]).float()
+    score_sum = ((positive_weights + negative_weights) * scores).sum(0)
+    return torch.stack([negative_weights.sum(0), positive_weights.sum(0), score_sum]).float()
 
 
 def count(

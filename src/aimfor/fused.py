@@ -30,6 +30,8 @@ ABSENT = -1e30
 # threshold, thresholds from their middle.
 FARTHEST = 60.0
 WIDEST = 25.0
+# Sums of weights in double precision that differ by less, relative to their size, are the same.
+ROUNDING = 1e-12
 # At most so many factors 1 + e^z whose product is taken before its log, as long as that stays finite.
 FACTORS = 32, 8, 2, 1
 
@@ -89,28 +91,32 @@ def listed(batch: Batch) -> Listed:
 
 
 def census(batch: Listed) -> Tensor:
-    """Check every score and count: `[3, L]`, weight, weight of positives, weighted sum of scores."""
+    """Check every score and count; see `bounds.census`."""
     scores = batch.scores
-    weight, positive_weight, score_sum = sums = _zeros(batch, 3, scores.shape[1])
+    score_sum = _zeros(batch, scores.shape[1])
+    weight, positive_weight = torch.zeros(2, scores.shape[1], dtype=torch.float64, device=scores.device)
     if batch.weights is None and batch.mask is None:
         weight += len(scores)
         valid_scores(scores)
-        torch.sum(scores, 0, dtype=sums.dtype, out=score_sum)
+        torch.sum(scores, 0, dtype=score_sum.dtype, out=score_sum)
     else:
         for rows, labels in _blocks(batch):
-            values = scores[rows, labels].to(sums.dtype, copy=True)
+            values = scores[rows, labels].to(score_sum.dtype, copy=True)
             weights, absent = _weights(batch, rows, labels)
             assert absent is not None
             valid_scores(values.masked_fill_(absent, 0.0))
             weights = (~absent).to(values) if weights is None else weights
-            weight[labels] += weights.expand_as(values).sum(0)
+            weight[labels] += weights.expand_as(values).sum(0, dtype=weight.dtype)
             score_sum[labels] += values.mul_(weights).sum(0)
     if batch.weights is None:
         positive_weight += torch.bincount(batch.columns, minlength=len(weight))
     else:
         weights = _at(batch.weights.expand_as(scores), batch.ones)
-        positive_weight.index_add_(0, batch.columns, weights.to(sums))
-    return sums.float()
+        positive_weight.index_add_(0, batch.columns, weights.to(weight.dtype))
+    # In double precision the rest of the whole is that of the negatives, or rounding.
+    negative_weight = weight - positive_weight
+    negative_weight *= negative_weight > ROUNDING * weight
+    return torch.stack([negative_weight, positive_weight, score_sum.to(weight.dtype)]).float()
 
 
 def count(

@@ -256,10 +256,11 @@ class Loss(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """The step in torch: costs from the state, the pass, and the state from its sums."""
         state = self.state
-        active = state.taking_part & (census[0] > 0)
+        came = census[0] + census[1]
+        active = state.taking_part & (came > 0)
         # Rates are shares of each class as the batches hold it; what the aim is about, a given prior if there is one,
         # enters with the false positives per positive.
-        weight = torch.where(active, census[0], 1.0)
+        weight = torch.where(active, came, 1.0)
         u_unit, v_unit = active / (counted * weight), active / ((1 - counted) * weight)
         multipliers = state.multipliers if anchors.multiplier is None else anchors.multiplier
         u_cost, v_cost = anchors.costs(multipliers)
@@ -302,11 +303,12 @@ class Loss(nn.Module):
         return value, counts.gradient * world_size() if world_size() > 1 else counts.gradient
 
     def _log_loss(self, batch: Batch, census: Tensor, reduce) -> tuple[Tensor, Tensor]:
-        """What trains the scores in the first batches: a mean over labels, as the Lagrangian is."""
-        active = self.state.taking_part & (census[0] > 0)
-        cost = active / torch.where(active, census[0], 1.0) / self.num_labels
-        value, gradient = log_loss(batch, cost, self.multiclass)
-        self.state.fruitless_steps.zero_()  # no constraint has been tried yet
+        """What trains the scores in the first batches: a mean over labels, of classes the cross-entropy."""
+        came = census[0] + census[1]
+        active = self.state.taking_part & (came > 0)
+        cost = active / torch.where(active, came, 1.0)
+        value, gradient = log_loss(batch, cost if self.multiclass else cost / self.num_labels, self.multiclass)
+        self.state.forget_looks_()  # no constraint has been tried yet
         return reduce(value), gradient * world_size() if world_size() > 1 else gradient
 
     def _options(self) -> Options:

@@ -311,7 +311,7 @@ def _library() -> ctypes.CDLL:
 
 def _loaded(path: Path) -> ctypes.CDLL:
     if not path.is_file():
-        raise OSError("it was not built when the package was installed: no working C++ compiler was found")
+        raise OSError("it was not built when the package was installed: no C++ compiler that could was found")
     try:
         library = ctypes.CDLL(str(path))  # takes the OpenMP that torch has loaded
     except OSError:

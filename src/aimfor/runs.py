@@ -100,7 +100,7 @@ class NativeRun:
 
 @torch.no_grad()
 def log_loss(batch: Batch, cost: Tensor, multiclass: bool) -> tuple[Tensor, Tensor]:
-    """Log-loss as a pass: the log surrogate at threshold 0, times log 2, without which it would be no bound.
+    """Log-loss as a pass: the log surrogate at threshold 0, times log 2, by which that is divided to be a bound.
 
     Args:
         batch: one that has been through the census.

@@ -180,14 +180,15 @@ class State(nn.Module):
         """Count the classes of a training batch; a label that takes part for the first time starts at its mean.
 
         Args:
-            census: `[3, L]`, weight of the batch, weight of its positives, weighted sum of its scores.
+            census: `[3, L]`, weights of the negatives and of the positives of the batch, weighted sum of its scores.
         """
-        weight, positive_weight, score_sum = census
+        negative_weight, positive_weight, score_sum = census
+        weight = negative_weight + positive_weight
         mean_score = score_sum / torch.where(weight > 0, weight, 1.0)
         # Before a count is so long that float32 would round a batch away, it is halved: its share stays as it is.
         full = self.class_weight.sum(0) > LONGEST_COUNT * weight
         self.class_weight *= torch.where(full & (weight > 0), 0.5, 1.0)
-        self.class_weight += torch.stack([positive_weight, weight - positive_weight])
+        self.class_weight += torch.stack([positive_weight, negative_weight])
         active = self.taking_part & (weight > 0)
         starting = active & (self.steps == 0)
         self.thresholds.lerp_(mean_score, starting.float())
@@ -242,6 +243,11 @@ class State(nn.Module):
         """`[K, L]`, constraints that stay broken, without getting better, while their multiplier is at its limit or
         nothing is predicted positive."""
         return self.fruitless_steps >= PATIENCE
+
+    def forget_looks_(self) -> None:
+        """Start the search for constraints that cannot be met anew."""
+        self.fruitless_steps.zero_()
+        self.lowest_violation.fill_(torch.finfo(torch.float32).max)
 
     @staticmethod
     def looks_at(batch: int) -> int:

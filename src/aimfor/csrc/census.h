@@ -28,7 +28,8 @@ inline void mark_positions(const Batch& batch, Fault* fault) {
     if (odd) *fault = {ODD_POSITIONS, 0};
 }
 
-// The census: checks values, marks positives, and adds up weight, weight of positives and weighted scores.
+// The census: checks values, marks positives, and adds up the weights of negatives and of positives, each by itself: what
+// is left of the whole would be rounding where one of them is rare. And weighted scores.
 class Census {
   public:
     // Sums of the labels of a tile.
@@ -80,7 +81,7 @@ class Census {
             positives += positive;
             sum += score;
         }
-        part[0][0] += static_cast<float>(place.rows);
+        part[0][0] += static_cast<float>(place.rows - static_cast<int>(positives));
         part[1][0] += static_cast<float>(positives);
         part[2][0] += sum;
         return !bad;
@@ -98,8 +99,7 @@ class Census {
                 const float score = reader.score(row, label);
                 valid = valid && valid_weight(weight) && std::fabs(score) <= batch.largest_score;
                 present |= 1u << label;
-                part[0][label] += weight;
-                part[1][label] += positive >> label & 1 ? weight : 0.0f;
+                part[positive >> label & 1][label] += weight;
                 part[2][label] += weight * score;
             }
             valid = valid && !(odd & present);
@@ -130,7 +130,7 @@ class Census {
                 odd_labels |= mark_row<WEIGHTED>(first + row, place, weights[row], positive[row]);
             }
             for (int label = 0; label < place.labels; label += LANES) {
-                Floats weight_sum = {}, positive_sum = {}, score_sum = {};
+                Floats negative_sum = {}, positive_sum = {}, score_sum = {};
                 for (int row = 0; row < rows; ++row) {
                     Floats one = load(scores[row] + label);
                     const Floats heavy = WEIGHTED ? load(weights[row] + label) : all(1.0f);
@@ -138,18 +138,18 @@ class Census {
                         const Ints present = ~(heavy == 0.0f);
                         bad_weights |= present & ~((heavy >= lightest) & (heavy <= heaviest));
                         one = where(present, one);  // nothing that stands at an absent entry is looked at
-                        weight_sum += heavy;
                     }
                     score_sum += WEIGHTED ? heavy * one : one;
-                    positive_sum += where(mask_of(positive[row][label / WORD] >> label % WORD), heavy);
+                    const Ints is_positive = mask_of(positive[row][label / WORD] >> label % WORD);
+                    negative_sum += where(~is_positive, heavy);
+                    positive_sum += where(is_positive, heavy);
                     largest = larger(largest, (Ints)absolute(one));  // as whole numbers, where nan is largest of all
                 }
-                if (WEIGHTED) store(part[0] + label, load(part[0] + label) + weight_sum);
+                store(part[0] + label, load(part[0] + label) + negative_sum);
                 store(part[1] + label, load(part[1] + label) + positive_sum);
                 store(part[2] + label, load(part[2] + label) + score_sum);
             }
         }
-        for (int label = 0; !WEIGHTED && label < place.labels; ++label) part[0][label] += static_cast<float>(place.rows);
         return !bits(largest > (Ints)all(batch.largest_score)) && !bits(bad_weights) && !odd_labels;
     }
 

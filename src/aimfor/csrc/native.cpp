@@ -182,8 +182,8 @@ int32_t aimfor_has_threads(void) {
 #endif
 }
 
-// Checks every value of a batch, marks its positives and counts it: weight, weight of positives, weighted sum of scores,
-// [3, L].
+// Checks every value of a batch, marks its positives and counts it: weight of negatives, weight of positives, weighted sum
+// of scores, [3, L].
 // Returns 0, or -1 where memory ran out.
 int32_t aimfor_census(const Batch* batch, float* census, Fault* fault) try {
     *fault = {NONE, 0};
@@ -227,12 +227,12 @@ void aimfor_observe(
         const int used = static_cast<int>(std::min<int64_t>(LANES, labels - first));
         auto get = [&](const float* from) { return load(from + first, used); };
         auto set = [&](float* to, Floats value) { store(to + first, value, used); };
-        const Floats weight = get(census), positive = get(census + labels);
+        const Floats negative = get(census), positive = get(census + labels), weight = negative + positive;
         Floats positives = get(state->class_weight), negatives = get(state->class_weight + labels);
         const Ints full = (positives + negatives > rules->longest_count * weight) & (weight > 0.0f);
         const Floats kept = chosen(full, all(0.5f), all(1.0f));
         positives = kept * positives + positive;
-        negatives = kept * negatives + (weight - positive);
+        negatives = kept * negatives + negative;
         set(state->class_weight, positives);
         set(state->class_weight + labels, negatives);
         const Ints taking_part = (positives > 0.0f) & (negatives > 0.0f), active = taking_part & (weight > 0.0f);

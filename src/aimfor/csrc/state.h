@@ -178,13 +178,13 @@ class Group {
         const int64_t L = problem.batch.labels;
         const Floats positives = get(state.class_weight + first);
         const Floats negatives = get(state.class_weight + L + first);
-        const Floats came = get(problem.census + first);
+        const Floats positive = get(problem.census + L + first), came = get(problem.census + first) + positive;
         active = (positives > 0.0f) & (negatives > 0.0f) & (came > 0.0f);
         const Floats prior = chosen(active, inside(positives / (positives + negatives)), all(0.5f));
         weight = chosen(active, came, all(1.0f));
         u_unit = where(active, 1.0f / (prior * weight));
         v_unit = where(active, 1.0f / ((1.0f - prior) * weight));
-        positives_came = get(problem.census + L + first) * u_unit;
+        positives_came = positive * u_unit;
     }
 
     // Weights of u and v in the Lagrangian of each label at one anchor; `label` is the first of the group in its tile.
@@ -306,7 +306,8 @@ class Group {
         const Floats noise = rules.rounding * (absolute(by_negatives) + absolute(by_positives));
         const Floats slope = where(absolute(rest) > noise, rest);
         const Floats square = running(row.slope_square, slope * slope, forget_slope);
-        const Floats typical = larger(root(square), all(1.17549435e-38f));
+        // Before the root: the square of a small slope may be 0, which is no reason for a step without bound.
+        const Floats typical = root(larger(square, all(1.17549435e-38f)));
         set(row.thresholds + label, get(row.thresholds + label) - threshold_step * (slope / typical));
     }
 
