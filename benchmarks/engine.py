@@ -451,7 +451,7 @@ def main() -> None:
     if arguments.quick:
         return page.hold(lambda _: again())
     if not arguments.report:
-        keep(everything(turns=15))
+        keep(everything(turns=31))
     rows = finished()
     draw(rows)
     return table(rows).show()

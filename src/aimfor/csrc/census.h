@@ -32,7 +32,7 @@ inline void mark_positions(const Batch& batch, Fault* fault) {
 // is left of the whole would be rounding where one of them is rare. And weighted scores.
 class Census {
   public:
-    // Sums of the labels of a tile.
+    // Sums of the labels of a tile. Without weights the first is left alone: the rows without the positives are exact.
     struct alignas(64) Part {
         float sums[3][TILE];
     };
@@ -40,6 +40,8 @@ class Census {
     explicit Census(const Batch& batch) : batch(batch), reader(batch) {}
 
     Fault fault = {NONE, 0};
+
+    bool weighted() const { return reader.weighted; }
 
     void take(const Place& place, Part& sums) {
         auto& part = sums.sums;
@@ -81,7 +83,6 @@ class Census {
             positives += positive;
             sum += score;
         }
-        part[0][0] += static_cast<float>(place.rows - static_cast<int>(positives));
         part[1][0] += static_cast<float>(positives);
         part[2][0] += sum;
         return !bad;
@@ -141,11 +142,11 @@ class Census {
                     }
                     score_sum += WEIGHTED ? heavy * one : one;
                     const Ints is_positive = mask_of(positive[row][label / WORD] >> label % WORD);
-                    negative_sum += where(~is_positive, heavy);
+                    if (WEIGHTED) negative_sum += where(~is_positive, heavy);
                     positive_sum += where(is_positive, heavy);
                     largest = larger(largest, (Ints)absolute(one));  // as whole numbers, where nan is largest of all
                 }
-                store(part[0] + label, load(part[0] + label) + negative_sum);
+                if (WEIGHTED) store(part[0] + label, load(part[0] + label) + negative_sum);
                 store(part[1] + label, load(part[1] + label) + positive_sum);
                 store(part[2] + label, load(part[2] + label) + score_sum);
             }
@@ -224,8 +225,11 @@ struct CensusTasks {
                 }
             }
             const int labels = static_cast<int>(std::min<int64_t>(TILE, last_label - first_label));
-            for (int which = 0; which < 3; ++which) {
-                for (const Census::Part& part : parts) {
+            for (Census::Part& part : parts) {
+                for (int label = 0; !census.weighted() && label < labels; ++label) {
+                    part.sums[0][label] = static_cast<float>(end - block) - part.sums[1][label];
+                }
+                for (int which = 0; which < 3; ++which) {
                     double* to = sums + which * width + (&part - parts.data()) * TILE;
                     for (int label = 0; label < labels; ++label) to[label] += part.sums[which][label];
                 }
