@@ -30,8 +30,9 @@ ABSENT = -1e30
 # threshold, thresholds from their middle.
 FARTHEST = 60.0
 WIDEST = 25.0
-# Sums of weights in double precision that differ by less, relative to their size, are the same.
-ROUNDING = 1e-12
+# Sums of weights that differ by less, relative to their size, are the same. Double precision, where the device has it.
+ROUNDING = {torch.float64: 1e-10, torch.float32: 1e-5}
+WITHOUT_DOUBLE = ("mps",)
 # At most so many factors 1 + e^z whose product is taken before its log, as long as that stays finite.
 FACTORS = 32, 8, 2, 1
 
@@ -94,7 +95,8 @@ def census(batch: Listed) -> Tensor:
     """Check every score and count; see `bounds.census`."""
     scores = batch.scores
     score_sum = _zeros(batch, scores.shape[1])
-    weight, positive_weight = torch.zeros(2, scores.shape[1], dtype=torch.float64, device=scores.device)
+    exact = torch.float32 if scores.device.type in WITHOUT_DOUBLE else torch.float64
+    weight, positive_weight = torch.zeros(2, scores.shape[1], dtype=exact, device=scores.device)
     if batch.weights is None and batch.mask is None:
         weight += len(scores)
         valid_scores(scores)
@@ -106,17 +108,17 @@ def census(batch: Listed) -> Tensor:
             assert absent is not None
             valid_scores(values.masked_fill_(absent, 0.0))
             weights = (~absent).to(values) if weights is None else weights
-            weight[labels] += weights.expand_as(values).sum(0, dtype=weight.dtype)
+            weight[labels] += weights.expand_as(values).sum(0, dtype=exact)
             score_sum[labels] += values.mul_(weights).sum(0)
     if batch.weights is None:
         positive_weight += torch.bincount(batch.columns, minlength=len(weight))
     else:
         weights = _at(batch.weights.expand_as(scores), batch.ones)
-        positive_weight.index_add_(0, batch.columns, weights.to(weight.dtype))
-    # In double precision the rest of the whole is that of the negatives, or rounding.
+        positive_weight.index_add_(0, batch.columns, weights.to(exact))
+    # In so many digits the rest of the whole is that of the negatives, or rounding.
     negative_weight = weight - positive_weight
-    negative_weight *= negative_weight > ROUNDING * weight
-    return torch.stack([negative_weight, positive_weight, score_sum.to(weight.dtype)]).float()
+    negative_weight *= negative_weight > ROUNDING[exact] * weight
+    return torch.stack([negative_weight, positive_weight, score_sum.to(exact)]).float()
 
 
 def count(
