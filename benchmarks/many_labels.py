@@ -272,7 +272,7 @@ def memory(kind: str) -> tuple[float, float, float, float]:
 def peak(kind: str) -> int:
     """As engine.py measures it, in a process of its own."""
     command = [sys.executable, engine.__file__, "--peak", kind, "hinge", str(COST_ROWS), str(COST_LABELS)]
-    environment = {**os.environ, **engine.ALLOCATOR}
+    environment = {**os.environ, **engine.GIVES_BACK}
     return int(subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout)
 
 
