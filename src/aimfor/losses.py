@@ -62,7 +62,7 @@ class Loss(nn.Module):
         warmup: batches that a label spends on the hinge before a tight surrogate.
         log_loss_batches: batches at the start that train the scores by log-loss (cross-entropy when `multiclass`),
             while thresholds, multipliers and priors are learned for the aim already. A model that starts from scratch
-            often ends better so; 500 is a good first number where there are a thousand batches and more.
+            may end better so; 500 is a first number to try where there are a thousand batches and more.
 
     Example:
         >>> loss = Loss("recall@precision>=0.9")

@@ -22,6 +22,8 @@ PATIENCE = 500
 PROGRESS = 0.95
 # How many batches pass between two looks for such a constraint.
 LOOK_EVERY = 100
+# The lowest violation before any was seen: every one is lower, and it is finite, as all of a state is.
+NOTHING_SEEN = torch.finfo(torch.float32).max
 # Errors are counted in every so many batches, where they do not drive the multipliers and a label has some: to count
 # them takes a tenth of a pass. A divisor of LOOK_EVERY, as the look needs them.
 COUNT_EVERY = 4
@@ -137,7 +139,7 @@ class State(nn.Module):
         keep("score_variance", per_label)
         keep("slope_square", per_anchor)
         keep("violation_square", per_anchor)
-        keep("lowest_violation", per_anchor, torch.finfo(torch.float32).max)
+        keep("lowest_violation", per_anchor, NOTHING_SEEN)
         keep("fruitless_steps", per_anchor)
 
     @property
@@ -247,7 +249,7 @@ class State(nn.Module):
     def forget_looks_(self) -> None:
         """Start the search for constraints that cannot be met anew."""
         self.fruitless_steps.zero_()
-        self.lowest_violation.fill_(torch.finfo(torch.float32).max)
+        self.lowest_violation.fill_(NOTHING_SEEN)
 
     @staticmethod
     def looks_at(batch: int) -> int:

@@ -28,11 +28,11 @@ inline void mark_positions(const Batch& batch, Fault* fault) {
     if (odd) *fault = {ODD_POSITIONS, 0};
 }
 
-// The census: checks values, marks positives, and adds up the weights of negatives and of positives, each by itself: what
-// is left of the whole would be rounding where one of them is rare. And weighted scores.
+// The census: checks values, marks positives, and adds up weighted scores and the weights of negatives and of positives,
+// each by itself: what is left of the whole would be rounding where one of them is rare.
 class Census {
   public:
-    // Sums of the labels of a tile. Without weights the first is left alone: the rows without the positives are exact.
+    // Sums of the labels of a tile. Without weights the first is found at the end: the rows that are not positive.
     struct alignas(64) Part {
         float sums[3][TILE];
     };
