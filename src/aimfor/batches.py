@@ -142,6 +142,12 @@ def valid_scores(scores: Tensor) -> None:
         every_entry("scores", scores, _comparable(scores).abs() <= LARGEST_SCORE)
 
 
+def valid_ones(labels: Tensor) -> None:
+    """Refuse labels of which one, though not 0, is not 1."""
+    if len(labels) and not bool(torch.stack(labels.aminmax()).eq(1).all()):  # so where one is nan
+        every_entry("labels", labels, labels == 1)
+
+
 def valid_weights(weights: Tensor, mask: Tensor | None) -> None:
     """Refuse weights that are negative, not finite, or too large or small to sum, where they are looked at."""
     values = _comparable(weights)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aimfor.batches import Batch, every_entry, valid_positions, valid_scores, valid_weights
+from aimfor.batches import Batch, valid_ones, valid_positions, valid_scores, valid_weights
 from aimfor.bounds import Counts, Sums
 from aimfor.surrogates import LEAK, Surrogate
 
@@ -83,11 +83,9 @@ def listed(batch: Batch) -> Listed:
         if part is not None:
             ones = ones[_at(part.expand(shape), ones) != 0]
     if isinstance(labels, Tensor):
-        values = _at(labels, ones)
-        every_entry("labels", values, values == 1)
+        valid_ones(_at(labels, ones))
     elif not bool((ones.diff() > 0).all()):  # in order, as they mostly are, no two are the same
-        times = ones.unique(return_counts=True)[1]
-        every_entry("labels", times, times == 1)
+        valid_ones(ones.unique(return_counts=True)[1])
     return Listed(batch.scores.detach(), batch.weights, batch.mask, ones, ones % shape[1])
 
 
@@ -117,8 +115,8 @@ def census(batch: Listed) -> Tensor:
         positive_weight.index_add_(0, batch.columns, weights.to(exact))
     # In so many digits the rest of the whole is that of the negatives, or rounding.
     negative_weight = weight - positive_weight
-    negative_weight *= negative_weight > ROUNDING[exact] * weight
-    return torch.stack([negative_weight, positive_weight, score_sum.to(exact)]).float()
+    negative_weight *= torch.gt(negative_weight, ROUNDING[exact] * weight, out=weight)  # into floats; see `state.above`
+    return torch.stack([negative_weight.float(), positive_weight.float(), score_sum.float()])
 
 
 def count(
@@ -133,8 +131,7 @@ def count(
     errors: bool = True,
 ) -> Counts:
     """The pass over a batch that has been through the census; see `bounds.count`."""
-    sums = _zeros(batch, 3, 2, *thresholds.shape)  # loss, slope, error; of positives and negatives
-    found = sums if errors else sums[:2]
+    found = _zeros(batch, 3 if errors else 2, 2, *thresholds.shape)  # loss, slope, error; of positives and negatives
     # Positives first, while there is no gradient yet: what they need of memory does not come on top of it.
     ones = _add_positives(batch, thresholds, positive_cost, surrogate, sharpness, found[:, 0])
     squares, gradient = _negatives(batch, score_mean)
@@ -144,7 +141,8 @@ def count(
         piece = Piece(gradient[rows, labels], _weights(batch, rows, labels)[0], *room)
         _add_negatives(piece, b, v_cost, surrogate, sharp, found[:, 1, :, labels])
     gradient.view(-1).scatter_(0, batch.ones, ones)
-    return Counts(Sums(*sums.flatten(0, 1)), squares, gradient)
+    not_counted = [] if errors else 2 * [found.new_zeros(()).expand_as(thresholds)]
+    return Counts(Sums(*found.flatten(0, 1), *not_counted), squares, gradient)
 
 
 def _negatives(batch: Listed, mean: Tensor) -> tuple[Tensor, Tensor]:

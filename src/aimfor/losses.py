@@ -16,7 +16,7 @@ from aimfor.diagnostics import Diagnostics, diagnose
 from aimfor.distributed import sum_over_ranks, world_size
 from aimfor.engines import engine_for
 from aimfor.runs import NativeRun, Options, TorchRun, log_loss, reduced
-from aimfor.state import State, Step, difference
+from aimfor.state import State, Step, above, difference
 from aimfor.surrogates import SURROGATES, Surrogate
 
 # Losses by number: an operation of a compiled graph takes tensors and numbers, no modules.
@@ -257,17 +257,17 @@ class Loss(nn.Module):
         """The step in torch: costs from the state, the pass, and the state from its sums."""
         state = self.state
         came = census[0] + census[1]
-        active = state.taking_part & (came > 0)
+        active = state.taking_part.mul_(above(came, 0.0))
         # Rates are shares of each class as the batches hold it; what the aim is about, a given prior if there is one,
         # enters with the false positives per positive.
-        weight = torch.where(active, came, 1.0)
+        weight = came * active + (1 - active)
         u_unit, v_unit = active / (counted * weight), active / ((1 - counted) * weight)
         multipliers = state.multipliers if anchors.multiplier is None else anchors.multiplier
         u_cost, v_cost = anchors.costs(multipliers)
         # All anchors of a label by one factor: the minimiser of the label stays, and the gradient keeps the size of
         # that of log-loss however the multipliers grow, so that a learning rate and a shared trunk serve all labels.
         total = u_cost.sum(0) + v_cost.sum(0)
-        share = active / torch.where(total > 0, total, 1.0) / self.num_labels
+        share = active / (total + (1 - above(total, 0.0))) / self.num_labels
         u_cost, v_cost = u_cost.mul_(share * u_unit), v_cost.mul_(share * v_unit)
         counts_for = state.counts_for(active, self._exact_drives()) if learning else None
         errors = counts_for is not None and bool(counts_for.any())
@@ -305,8 +305,8 @@ class Loss(nn.Module):
     def _log_loss(self, batch: Batch, census: Tensor, reduce) -> tuple[Tensor, Tensor]:
         """What trains the scores in the first batches: a mean over labels, of classes the cross-entropy."""
         came = census[0] + census[1]
-        active = self.state.taking_part & (came > 0)
-        cost = active / torch.where(active, came, 1.0)
+        active = self.state.taking_part.mul_(above(came, 0.0))
+        cost = active / (came * active + (1 - active))
         value, gradient = log_loss(batch, cost if self.multiclass else cost / self.num_labels, self.multiclass)
         self.state.forget_looks_()  # no constraint has been tried yet
         return reduce(value), gradient * world_size() if world_size() > 1 else gradient
@@ -356,7 +356,7 @@ class Loss(nn.Module):
         if self._told_of_vacuous:
             return
         # Only ranges of precision can be empty; the width of F_beta may vanish for a while.
-        vacuous = self.state.taking_part & ~(anchors.width > 0).any(0) & (anchors.multiplier is None)
+        vacuous = (self.state.taking_part > 0) & ~(anchors.width > 0).any(0) & (anchors.multiplier is None)
         if bool(vacuous.any()):
             self._told_of_vacuous = True
             warnings.warn(

@@ -57,9 +57,9 @@ class TorchRun:
             return on(surrogate)
         # What is counted of labels that take no part yet is multiplied by 0: be it by any surrogate, of any sharpness.
         taking_part = state.taking_part
-        warming = taking_part & (state.steps < self.options.warmup)
+        warming = (taking_part > 0) & (state.steps < self.options.warmup)
         hinge = on(SURROGATES["hinge"]) if bool(warming.any()) else None
-        if hinge is not None and torch.equal(warming, taking_part):
+        if hinge is not None and torch.equal(warming, taking_part > 0):
             return hinge
         deviation = state.score_variance.sqrt().clamp(min=SMALLEST_DEVIATION)
         tight = on(surrogate, taking_part * surrogate.sharpness / deviation)

@@ -55,7 +55,7 @@ class Step(NamedTuple):
     """What a pass has found, from which the state learns.
 
     Attributes:
-        active: `[L]`, labels to update; the others keep their state.
+        active: `[L]`, 1 for labels to update, 0 for the others, which keep their state.
         anchors: the table of the aim.
         surrogate: surrogate rates of the batch.
         exact: 0-1 rates of the batch, looked at where `counts_for` is not 0; None where that is nowhere.
@@ -75,10 +75,14 @@ class Step(NamedTuple):
     variance: Tensor
 
 
+def above(one: Tensor, other: Tensor | float) -> Tensor:
+    """1 where one > other, else 0. As floats: masks of bools, and `where`, take several times as long."""
+    return torch.gt(one, other, out=torch.empty_like(one))
+
+
 def difference(one: Tensor, other: Tensor) -> Tensor:
     """one - other, 0 where that is rounding; writes over both."""
     rest, both = one - other, one.abs_().add_(other.abs_()).mul_(ROUNDING)
-    # Compared into floats: masks of bools take several times as long.
     return rest.mul_(torch.gt(torch.abs(rest, out=other), both, out=both))
 
 
@@ -147,7 +151,8 @@ class State(nn.Module):
         """`[L]` share of positives in the training batches; 0.5 until both classes have been seen."""
         positives, negatives = self.class_weight
         share = (positives / (positives + negatives).clamp(min=1e-30)).clamp(NEAREST_TO_ENDS, 1 - NEAREST_TO_ENDS)
-        return torch.where(self.taking_part, share, 0.5)
+        taking_part = self.taking_part
+        return share.mul_(taking_part).add_(taking_part.sub_(1), alpha=-0.5)
 
     @property
     def priors(self) -> Tensor:
@@ -170,9 +175,8 @@ class State(nn.Module):
 
     @property
     def taking_part(self) -> Tensor:
-        """`[L]`, the labels of which both classes have been seen."""
-        positives, negatives = self.class_weight > 0
-        return positives & negatives
+        """`[L]`, 1 for labels of which both classes have been seen, else 0."""
+        return above(torch.minimum(*self.class_weight), 0.0)
 
     def count_batch_(self) -> None:
         """One batch more. Not by an assignment, for which a module looks through all that it holds."""
@@ -186,23 +190,25 @@ class State(nn.Module):
         """
         negative_weight, positive_weight, score_sum = census
         weight = negative_weight + positive_weight
-        mean_score = score_sum / torch.where(weight > 0, weight, 1.0)
+        came = above(weight, 0.0)
+        mean_score = score_sum / (weight + (1 - came))
         # Before a count is so long that float32 would round a batch away, it is halved: its share stays as it is.
-        full = self.class_weight.sum(0) > LONGEST_COUNT * weight
-        self.class_weight *= torch.where(full & (weight > 0), 0.5, 1.0)
+        full = above(self.class_weight.sum(0), LONGEST_COUNT * weight).mul_(came)
+        self.class_weight *= full.mul_(-0.5).add_(1)
         self.class_weight += torch.stack([positive_weight, negative_weight])
-        active = self.taking_part & (weight > 0)
-        starting = active & (self.steps == 0)
-        self.thresholds.lerp_(mean_score, starting.float())
+        active, steps = self.taking_part.mul_(came), self.steps.float()
+        starting = (1 - steps).clamp_(min=0).mul_(active)
+        self.thresholds.lerp_(mean_score, starting)
         # The mean is a running one, so that batches of one row have a spread too.
-        reach = self._reach()
+        reach = self._square_reach().sqrt_()
         mean_score = mean_score.clamp(self.score_mean - reach, self.score_mean + reach)
-        self.score_mean.lerp_(mean_score, active * (1 / (self.steps + 1).float()).clamp(min=FORGET))
+        self.score_mean.lerp_(mean_score, steps.add_(1).reciprocal_().clamp_(min=FORGET).mul_(active))
 
-    def _reach(self) -> Tensor:
-        """`[L]`, how far from the running mean of the scores a batch may count for; inf until they have spread."""
-        deviation = self.score_variance.sqrt()
-        return torch.where(deviation > MEAN_ROUNDING * self.score_mean.abs(), OUTLYING * deviation, torch.inf)
+    def _square_reach(self) -> Tensor:
+        """`[L]`, the square of how far from the running mean of the scores a batch may count for; inf until they have
+        spread."""
+        spread = above(self.score_variance, (MEAN_ROUNDING * self.score_mean).square_())
+        return (OUTLYING**2 * self.score_variance).add_(1 - spread).div_(spread)
 
     def learn_(self, step: Step, dual_rate: float, threshold_rate: float) -> None:
         """One step of multipliers and thresholds.
@@ -214,8 +220,8 @@ class State(nn.Module):
         """
         active, anchors = step.active, step.anchors
         slope = step.slope.float()
-        self.steps += active
-        first_mean = 1 / self.steps.clamp(min=1).float()
+        self.steps += active.long()
+        first_mean = 1 / self.steps.float().clamp_(min=1)
         forget = active * first_mean.clamp(min=FORGET)
         forget_slope = active * first_mean.clamp(min=FORGET_SLOPE)
         for running, found in zip((*self.rates[:2], self.positives), step.surrogate, strict=True):
@@ -223,7 +229,7 @@ class State(nn.Module):
         if step.exact is not None:
             for running, found in zip((*self.rates[2:], self.exact_positives), step.exact, strict=True):
                 running.lerp_(found.float(), forget * step.counts_for)
-        self.score_variance.lerp_(torch.minimum(step.variance.float(), self._reach().square()), forget)
+        self.score_variance.lerp_(torch.minimum(step.variance.float(), self._square_reach()), forget)
 
         if anchors.multiplier is None:
             stepped = torch.add(self.multipliers, self._dual_step_(step, forget), alpha=dual_rate)
@@ -232,7 +238,7 @@ class State(nn.Module):
                 self._look_(step)
         else:
             stepped = anchors.multiplier
-        self.multipliers.lerp_(stepped, active.float())
+        self.multipliers.lerp_(stepped, active)
 
         self.slope_square.lerp_(slope.square(), forget_slope)
         tiny = torch.finfo(slope.dtype).tiny
@@ -258,8 +264,8 @@ class State(nn.Module):
 
     def counts_for(self, active: Tensor, exact_drives: bool | Tensor) -> Tensor:
         """`[L]`, for how many batches this one stands in the exact rates, or 0: its errors need not be counted."""
-        always = (self.steps < COUNT_EVERY) | exact_drives
-        return active * torch.where(always, 1, self.counts_at(self.batches))
+        always = above(COUNT_EVERY - self.steps.float(), 0.0).add_(exact_drives).clamp_(max=1)
+        return active * always.mul_(1 - self.counts_at(self.batches)).add_(self.counts_at(self.batches))
 
     @staticmethod
     def counts_at(batch: int) -> int:
@@ -268,13 +274,13 @@ class State(nn.Module):
 
     def _look_(self, step: Step) -> None:
         violation = step.anchors.violation(self.driving_rates(step.exact_drives))
-        better = violation < PROGRESS * self.lowest_violation
-        self.lowest_violation.copy_(torch.where(step.active & better, violation, self.lowest_violation))
+        active, better = step.active > 0, violation < PROGRESS * self.lowest_violation
+        self.lowest_violation.copy_(torch.where(active & better, violation, self.lowest_violation))
         exact = self.exact_rates
         nothing = (exact.recall < SMALLEST_SIZE) & (exact.v < SMALLEST_SIZE)
-        pressed = step.active & (nothing | (self.multipliers >= MAX_MULTIPLIER))
+        pressed = active & (nothing | (self.multipliers >= MAX_MULTIPLIER))
         self.fruitless_steps += LOOK_EVERY * pressed
-        self.fruitless_steps *= ~(step.active & (better | (violation <= 0)))
+        self.fruitless_steps *= ~(active & (better | (violation <= 0)))
 
     def _dual_step_(self, step: Step, forget: Tensor) -> Tensor:
         """The violation in units in which one dual rate serves every target, batch size and stage of training."""
@@ -282,8 +288,7 @@ class State(nn.Module):
         # are next to none at all a precision says nothing, and the multiplier gives way until there are some.
         size = step.anchors.size(self.driving_rates(step.exact_drives))
         violation = step.anchors.violation(driving(step.surrogate, step.exact, step.exact_drives)).float()
-        # As a factor, compared into floats: `where` and masks of bools take many times as long.
-        sizeable = torch.gt(size, SMALLEST_SIZE, out=torch.empty_like(size))
+        sizeable = above(size, SMALLEST_SIZE)
         relative = violation.div_(size.clamp_(min=SMALLEST_SIZE)).mul_(sizeable).add_(sizeable.sub_(1))
         del size, sizeable
         # Against its typical magnitude where that is above 1, so that a batch which happens to hold many times its
