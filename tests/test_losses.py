@@ -632,6 +632,13 @@ def test_compiled_model_and_loss(backend):
     assert_same_state(inside, eager)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_compiled_value_has_the_digits_of_the_eager_one(dtype):
+    scores, labels = torch.randn(16, LABELS, dtype=dtype), (torch.rand(16, LABELS) < 0.4).float()
+    eager, compiled = (trained()(scores, labels), torch.compile(trained(), backend="aot_eager")(scores, labels))
+    torch.testing.assert_close(compiled, eager, rtol=0, atol=0)
+
+
 def test_ladder_climbs_label_by_label():
     """A label that starts late still spends its own warm-up on the hinge."""
     loss = aimfor.Loss("recall@precision>=0.8", num_labels=2, surrogate="ramp", warmup=3)

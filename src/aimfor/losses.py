@@ -361,7 +361,7 @@ class Loss(nn.Module):
             self._told_of_vacuous = True
             warnings.warn(
                 f"{str(self.aim)!r} asks nothing of {self._named(vacuous)}: their share of positives is above the "
-                "range of precision, so every threshold is; they do not train",
+                "range of precision, so every threshold is; they do not train for it",
                 VacuousRangeWarning,
                 stacklevel=checks.callers_level(),
             )
@@ -393,13 +393,13 @@ def _compiled_loss(
         value, _, gradient = loss._evaluate(scores, labels, weights, mask, learning)
     finally:
         own.update(kept)
-    return value.to(torch.float32), gradient
+    return value.to(value_type(scores)), gradient
 
 
 @_compiled_loss.register_fake
 def _(scores, labels, weights, mask, state, number, learning):
     gradient = torch.empty_like(scores, dtype=gradient_type(scores), memory_format=torch.contiguous_format)
-    return scores.new_empty((), dtype=torch.float32), gradient
+    return scores.new_empty((), dtype=value_type(scores)), gradient
 
 
 # Torch differentiates no operation that changes its arguments: a second one attaches the gradient.
@@ -422,6 +422,11 @@ _compiled_attach.register_autograd(
     lambda ctx, factor: (None, (ctx.saved_tensors[0] * factor).to(ctx.dtype), None),
     setup_context=_keep_gradient,
 )
+
+
+def value_type(scores: Tensor) -> torch.dtype:
+    """What the value is given in: that of the scores, but float32 for what has fewer digits."""
+    return torch.promote_types(scores.dtype, torch.float32)
 
 
 def gradient_type(scores: Tensor) -> torch.dtype:
