@@ -5,9 +5,10 @@
     python benchmarks/engine.py --report # table and picture from the finished rows
 
 Reference is eager `binary_cross_entropy_with_logits`, forward and backward, on dense float targets. Ours is the public
-`loss(scores, labels)` and backward: checks, state and all. Contenders take turns in one process, in a new order every
-turn, so that a slow minute of the machine is slow for all and nobody always comes after the same other; the ratio is
-that of medians, the spread the quartiles of the ratios turn by turn.
+`loss(scores, labels)` and backward: checks, state and all. What is compared takes turns in one process, in a new order
+every turn, so that a slow minute of the machine is slow for all and nobody always comes after the same other; every
+group of rows has a process of its own, as what others leave of the memory moves a ratio by a fifth. The ratio is that
+of medians, the spread the quartiles of the ratios turn by turn.
 
 Times are taken with an allocator (glibc's) that keeps what is freed, as far as it can: by default it gives the memory
 of a step back or not, as chance will have it, and to get it again takes log-loss as long as its arithmetic. Memory is
@@ -28,6 +29,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -158,25 +160,34 @@ def compare(
     return found
 
 
-def times(turns: int, rows: int, labels: int) -> list[Row]:
-    """Every engine and surrogate at the large shape, with weights, masks and sparse labels."""
+def times(engine: str, turns: int, rows: int, labels: int) -> list[Row]:
+    """Every surrogate at the large shape; with the first engine also with weights and masks."""
     scores, y = batch(rows, labels)
-    contenders = {("time", engine, one): ours(engine, one, scores, y) for engine in ENGINES for one in SURROGATES}
+    contenders = {("time", engine, one): ours(engine, one, scores, y) for one in SURROGATES}
     weights, mask = torch.rand(rows, labels) + 0.5, torch.rand(rows, labels) < 0.9
-    for one in ("hinge", "log"):
-        contenders["weights", ENGINES[0], one] = ours(ENGINES[0], one, scores, y, weights=weights)
-        contenders["mask", ENGINES[0], one] = ours(ENGINES[0], one, scores, y, mask=mask)
-    contenders["time", "plain", "hinge"] = ours("plain", "hinge", scores, y)
-    found = compare(log_loss(scores, y), contenders, turns)
-    found |= compare(log_loss(scores, y), {("time", "broadcast", "hinge"): broadcast(scores, y)}, 3)
+    for one in ("hinge", "log") if engine == ENGINES[0] else ():
+        contenders["weights", engine, one] = ours(engine, one, scores, y, weights=weights)
+        contenders["mask", engine, one] = ours(engine, one, scores, y, mask=mask)
+    return rows_of(compare(log_loss(scores, y), contenders, turns), rows, labels)
 
-    found |= sparse_times("sparse labels", ENGINES, scores, y, turns)
+
+def for_scale(turns: int, rows: int, labels: int) -> list[Row]:
+    """The readable version, and what others do."""
+    scores, y = batch(rows, labels)
+    contenders = {
+        ("time", "plain", "hinge"): ours("plain", "hinge", scores, y),
+        ("time", "broadcast", "hinge"): broadcast(scores, y),
+    }
+    return rows_of(compare(log_loss(scores, y), contenders, turns), rows, labels)
+
+
+def rows_of(found: dict[tuple, tuple[float, float, float]], rows: int, labels: int) -> list[Row]:
     return [Row(*name, rows, labels, ANCHORS, torch.get_num_threads(), *ratio) for name, ratio in found.items()]
 
 
-def sparse_times(what: str, engines: list[str], scores: Tensor, y: Tensor, turns: int) -> dict:
+def sparse_times(turns: int, rows: int, labels: int, what: str = "sparse labels") -> list[Row]:
     """Labels come as positions, of which log-loss must make dense targets first."""
-    rows, labels = scores.shape
+    scores, y = batch(rows, labels)
     positions = y.nonzero()
     sparse = aimfor.sparse_labels([positions[positions[:, 0] == row, 1] for row in range(rows)], labels)
 
@@ -185,30 +196,19 @@ def sparse_times(what: str, engines: list[str], scores: Tensor, y: Tensor, turns
         log_loss(scores, dense)()
 
     contenders = {
-        (what, engine, one): ours(engine, one, scores, sparse) for engine in engines for one in ("hinge", "log")
+        (what, engine, one): ours(engine, one, scores, sparse) for engine in ENGINES for one in ("hinge", "log")
     }
-    return compare(build_and_log_loss, contenders, turns)
+    return rows_of(compare(build_and_log_loss, contenders, turns), rows, labels)
 
 
 def widest(turns: int, rows: int, labels: int) -> list[Row]:
-    """The main rows with torch and C++ as they come, in a process of its own; none where that is 256 bits anyway."""
-    command = [sys.executable, __file__, "--widest", *map(str, (turns, rows, labels))]
-    environment = {name: value for name, value in os.environ.items() if name != CAPABILITY}
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
-    return [Row(*names, rows, labels, ANCHORS, 1, *ratio) for names, ratio in json.loads(done.stdout)]
-
-
-def print_widest(turns: int, rows: int, labels: int) -> None:
-    """Names and ratios of the main rows, to be read by `widest`."""
-    torch.set_num_threads(1)
-    found = {}
-    if torch.backends.cpu.get_cpu_capability() == "AVX512":
-        scores, y = batch(rows, labels)
-        kinds = [("widest vectors", engine, one) for engine in ENGINES for one in ("hinge", "log")]
-        contenders = {kind: ours(*kind[1:], scores, y) for kind in kinds}
-        found = compare(log_loss(scores, y), contenders, turns)
-        found |= sparse_times("sparse labels, widest vectors", ENGINES[:1], scores, y, turns)
-    print(json.dumps(list(found.items())))
+    """The main rows with torch and C++ as they come; none where that is 256 bits anyway."""
+    if torch.backends.cpu.get_cpu_capability() != "AVX512":
+        return []
+    scores, y = batch(rows, labels)
+    kinds = [("widest vectors", engine, one) for engine in ENGINES for one in ("hinge", "log")]
+    found = compare(log_loss(scores, y), {kind: ours(*kind[1:], scores, y) for kind in kinds}, turns)
+    return rows_of(found, rows, labels) + sparse_times(turns, rows, labels, "sparse labels, widest vectors")
 
 
 def small(turns: int) -> list[Row]:
@@ -218,10 +218,7 @@ def small(turns: int) -> list[Row]:
         scores, y = batch(rows, labels, share=0.1)
         what = f"small {rows} x {labels}"
         contenders = {(what, one, s): ours(one, s, scores, y) for one in ENGINES for s in ("hinge", "log")}
-        found = compare(log_loss(scores, y), contenders, turns)
-        rows_found += [
-            Row(*name, rows, labels, ANCHORS, torch.get_num_threads(), *ratio) for name, ratio in found.items()
-        ]
+        rows_found += rows_of(compare(log_loss(scores, y), contenders, turns), rows, labels)
     return rows_found
 
 
@@ -246,8 +243,7 @@ def whole_step(turns: int, rows: int, labels: int) -> list[Row]:
         ("whole step", ENGINES[0], one): step_with(aimfor.Loss("aucpr", num_labels=labels, surrogate=one))
         for one in ("hinge", "log")
     }
-    found = compare(step_with(F.binary_cross_entropy_with_logits), contenders, turns)
-    return [Row(*name, rows, labels, ANCHORS, torch.get_num_threads(), *ratio) for name, ratio in found.items()]
+    return rows_of(compare(step_with(F.binary_cross_entropy_with_logits), contenders, turns), rows, labels)
 
 
 def growth(turns: int, rows: int, labels: int, wide: tuple[int, ...]) -> list[Row]:
@@ -412,10 +408,10 @@ def section() -> str:
             "## What the loss costs",
             "Time and memory of the public `loss(scores, labels)` and backward, with checks and state, beside eager "
             "`binary_cross_entropy_with_logits` on dense float targets: ratios of medians, interleaved in one "
-            "process, one thread unless said; memory in fresh processes. Torch is held to AVX2 and the C++ "
-            "engine with it; *widest vectors* is both as they come, with AVX-512. The machine is shared, and "
-            "log-loss itself varies between minutes; the quartiles are of the ratios turn by turn. Exact errors are "
-            "counted in every fourth batch, which the median does not see.",
+            "process for each engine and each group of rows, one thread unless said; memory in fresh processes. Torch "
+            "is held to AVX2 and the C++ engine with it; *widest vectors* is both as they come, with AVX-512. The "
+            "machine is shared, and log-loss itself varies between minutes; the quartiles are of the ratios turn by "
+            "turn. Exact errors are counted in every fourth batch, which the median does not see.",
             f"Of {len(asked)} ratios that a limit was set for, {len(asked) - len(missed)} meet it"
             + (f"; not met: {', '.join(missed)}." if missed else "."),
             table(rows).markdown(),
@@ -428,7 +424,7 @@ def section() -> str:
 def again() -> list[Remade]:
     """Memory and the main rows at the large shape, and the small shapes."""
     before = {row[:7]: row.ratio for row in finished()}
-    rows = [*memory(ROWS, LABELS), *times(9, ROWS, LABELS), *small(300)]
+    rows = [*memory(ROWS, LABELS), *(row for name in (*ENGINES, "sparse", "small") for row in apart(name, 9))]
     kept = [row for row in rows if row[:7] in before and row.engine != "broadcast"]
     return [page.within_factor(", ".join(map(str, row[:7])), before[row[:7]], row.ratio, TOLERANCE) for row in kept]
 
@@ -438,16 +434,15 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="make some rows again, hold them to the committed ones")
     parser.add_argument("--report", action="store_true", help="only the table and the picture")
     parser.add_argument("--peak", nargs=4, help=argparse.SUPPRESS)
-    parser.add_argument("--widest", nargs=3, type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--group", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.peak:
         kind, surrogate, *shape = arguments.peak
         return peak(kind, surrogate, *map(int, shape))
-    if arguments.widest:
-        return print_widest(*arguments.widest)
-    if not arguments.report and any(os.environ.get(name) != value for name, value in SETTING.items()):
-        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **SETTING})  # it is read at the start
     torch.set_num_threads(1)
+    if arguments.group:
+        name, turns = arguments.group
+        return print(json.dumps(GROUPS[name](int(turns))))
     if arguments.quick:
         return page.hold(lambda _: again())
     if not arguments.report:
@@ -457,6 +452,27 @@ def main() -> None:
     return table(rows).show()
 
 
+GROUPS: dict[str, Callable[..., list[Row]]] = {
+    **{engine: partial(times, engine, rows=ROWS, labels=LABELS) for engine in ENGINES},
+    "for scale": lambda turns: for_scale(turns // 6, ROWS, LABELS),
+    "sparse": lambda turns: sparse_times(turns, ROWS, LABELS),
+    "widest": lambda turns: widest(turns, ROWS, LABELS),
+    "small": lambda turns: small(50 * turns),
+    "whole step": lambda turns: whole_step(turns, ROWS, LABELS),
+    "growth": lambda turns: growth(turns // 2, ROWS, LABELS, (1000, 5000, 20_000, 100_000, 200_000)),
+    "two threads": lambda turns: two_threads(turns, ROWS, LABELS),
+}
+
+
+def apart(group: str, turns: int) -> list[Row]:
+    """The rows of a group, from a process of its own: allocator and vectors are chosen where one starts."""
+    setting = KEEPS if group == "widest" else SETTING
+    environment = {name: value for name, value in os.environ.items() if name != CAPABILITY} | setting
+    command = [sys.executable, __file__, "--group", group, str(turns)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
+    return [Row(*numbers) for numbers in json.loads(done.stdout)]
+
+
 def everything(turns: int) -> list[Row]:
     """All rows."""
     print(
@@ -464,15 +480,8 @@ def everything(turns: int) -> list[Row]:
         flush=True,
     )
     rows = memory(ROWS, LABELS)
-    for part in (
-        lambda: times(turns, ROWS, LABELS),
-        lambda: widest(turns, ROWS, LABELS),
-        lambda: small(50 * turns),
-        lambda: whole_step(turns, ROWS, LABELS),  # what the kernel takes for fresh memory differs from step to step
-        lambda: growth(turns // 2, ROWS, LABELS, (1000, 5000, 20_000, 100_000, 200_000)),
-        lambda: two_threads(turns, ROWS, LABELS),
-    ):
-        rows += part()
+    for group in GROUPS:
+        rows += apart(group, turns)
         print(f"{len(rows)} rows", flush=True)
     return rows
 
