@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -218,6 +219,8 @@ def compete(
     # Of equal ones the plain with the strongest decay.
     best = max(candidates, key=lambda one: (one.merit, not one.recipe.balanced, one.recipe.decay))
     recipes = aim_recipes(aim, best.recipe.decay, restarts)
+    if not (isinstance(heads, Layers) and heads.linear):  # log-loss goes on for as long, lest it lose by its steps
+        recipes.append(replace(best.recipe, start="log-loss"))
     heads = make_heads(len(recipes), seed + 1)
     for index, recipe in enumerate(recipes):
         if recipe.start == "log-loss":

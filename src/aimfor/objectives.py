@@ -70,7 +70,8 @@ class Recipe:
     def name(self) -> str:
         """What a reader of the history sees."""
         if self.aim is None:
-            return f"{'balanced ' if self.balanced else ''}log-loss, decay {self.decay:g}"
+            gone_on = ", from log-loss" if self.start == "log-loss" else ""
+            return f"{'balanced ' if self.balanced else ''}log-loss, decay {self.decay:g}{gone_on}"
         exact = ", exact constraint" if self.constraint == "exact" else ""
         again = f", attempt {self.attempt}" if self.attempt > 1 else ""
         return f"{self.aim}, {self.surrogate}{exact}, from {self.start}{again}"
