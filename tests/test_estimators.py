@@ -82,6 +82,14 @@ def test_history_names_every_candidate_and_one_choice(fitted):
     assert all(0 <= row["value"] <= 1 for row in model.history_)
 
 
+@pytest.mark.parametrize("model", ["linear", "mlp"])
+def test_log_loss_goes_on_beside_the_aims_where_it_has_not_converged(model):
+    names = [row["name"] for row in aimfor.Classifier("aucpr", model=model, **QUICK).fit(*imbalanced()).history_]
+    gone_on = [name for name in names if "log-loss, decay" in name and name.endswith("from log-loss")]
+    assert len(gone_on) == (model == "mlp")
+    assert len(set(names)) == len(names)
+
+
 def test_chosen_is_no_worse_than_log_loss_on_the_validation_rows(fitted):
     model, *_ = fitted
     chosen = next(row for row in model.history_ if row["chosen"])

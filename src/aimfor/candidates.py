@@ -1,8 +1,9 @@
 """Step, last part: which recipes compete, and the choice among them on rows that none of them saw.
 
 No single recipe is best everywhere, log-loss included, so none is bet on: log-loss with several decays comes first,
-then the aim and its area with convex and tight surrogates, from the weights of log-loss and from scratch. Exact metrics
-on validation rows choose, and log-loss is left only for a difference that the noise of those rows does not explain.
+then the aim and its area with convex and tight surrogates, from the weights of log-loss and from scratch. Where
+log-loss is not at its minimum by then it goes on beside them, so that nothing wins by its steps alone. Exact metrics on
+validation rows choose, and log-loss is left only for a difference that the noise of those rows does not explain.
 
 At a point the metric of few rows is noise in good part: one negative among the first can take half of a recall at a
 precision. Where looks and candidates are compared, the area under the precision-recall curve therefore counts too.
@@ -201,16 +202,17 @@ def compete(
         return Contest(trained(make_heads(1, seed), [single], LOG_LOSS if single.aim is None else THE_AIM), 0)
     recipes = log_loss_recipes(decays, multiclass)
     heads = make_heads(len(recipes), seed)
-    if isinstance(heads, Layers) and heads.linear:  # log-loss has one minimum, which is then found exactly
+    linear = heads if isinstance(heads, Layers) and heads.linear else None
+    if linear is not None:  # log-loss has one minimum, which is then found exactly
         supervision.begun(LOG_LOSS)
         if (kept := supervision.kept(LOG_LOSS)) is not None:
             with taken_up(LOG_LOSS):
-                heads.load_state_dict(kept.tensors)
+                linear.load_state_dict(kept.tensors)
                 generator.bit_generator.state = kept.facts["generator"]
         else:
-            converge_(heads, recipes, data, multiclass, generator)
-            supervision.keep(LOG_LOSS, Kept({"generator": generator.bit_generator.state}, heads.state_dict()))
-        candidates = look(heads, recipes, validation.rows, judge, 0, multiclass)
+            converge_(linear, recipes, data, multiclass, generator)
+            supervision.keep(LOG_LOSS, Kept({"generator": generator.bit_generator.state}, linear.state_dict()))
+        candidates = look(linear, recipes, validation.rows, judge, 0, multiclass)
         if kept is None:
             seen = [seen_of(LOG_LOSS, one, 0) for one in candidates]
             supervision.looked(seen, best_of(candidates).value)
@@ -219,7 +221,7 @@ def compete(
     # Of equal ones the plain with the strongest decay.
     best = max(candidates, key=lambda one: (one.merit, not one.recipe.balanced, one.recipe.decay))
     recipes = aim_recipes(aim, best.recipe.decay, restarts)
-    if not (isinstance(heads, Layers) and heads.linear):  # log-loss goes on for as long, lest it lose by its steps
+    if linear is None:
         recipes.append(replace(best.recipe, start="log-loss"))
     heads = make_heads(len(recipes), seed + 1)
     for index, recipe in enumerate(recipes):
