@@ -7,7 +7,7 @@ lose the digits of rare classes.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -204,7 +204,7 @@ def _add_negatives(
     K, labels]`, and write their gradient."""
     together = piece.room.shape[1]
     for errors in sums[2:]:
-        for some, total in zip(thresholds.unsqueeze(1).split(together), errors.split(together), strict=True):
+        for some, total in zip(*(_steps(part, together) for part in (thresholds.unsqueeze(1), errors)), strict=True):
             total += _weighted(torch.ge(piece.entries, some, out=piece.room[0]), piece.weights).sum(1)
     # Scores and thresholds from the middle of the thresholds: what is found as a difference keeps its digits there.
     middle = thresholds.mean(0)
@@ -217,7 +217,7 @@ def _add_negatives(
     unit = curve.unit if sharpness is None else curve.unit * sharpness
     losses, slopes = torch.empty_like(thresholds), torch.empty_like(thresholds)
     gradient = piece.entries.unsqueeze(0)
-    parts = (part.split(together) for part in (losses, slopes, (cost * unit).unsqueeze(1)))
+    parts = (_steps(part, together) for part in (losses, slopes, (cost * unit).unsqueeze(1)))
     for step, (loss_sum, slope_sum, some_cost) in enumerate(zip(*parts, strict=True)):
         slope = _weighted(curve.slope(step), piece.weights)
         torch.sum(slope, 1, out=slope_sum)
@@ -248,9 +248,9 @@ class Curve:
         _, self.weights, self.scores, self.room = piece
         self.terms, self.thresholds = self.room[0], thresholds
 
-    def steps(self, parts: Tensor) -> tuple[Tensor, ...]:
+    def steps(self, parts: Tensor) -> Sequence[Tensor]:
         """What is `[K, labels]` step by step, to be seen beside `[anchors, rows, labels]`."""
-        return parts.unsqueeze(1).split(len(self.terms))
+        return _steps(parts.unsqueeze(1), len(self.terms))
 
     def slope(self, step: int) -> Tensor:
         raise NotImplementedError
@@ -429,6 +429,11 @@ CURVES: dict[str, type[Curve]] = {
     "ramp": Ramp,
     "sigmoid": Sigmoid,
 }
+
+
+def _steps(parts: Tensor, together: int) -> Sequence[Tensor]:
+    """What is `[K, ..]` for the anchors of each step, `[1, ..]`, or for all together."""
+    return parts.unsqueeze(1).unbind() if together == 1 else (parts,)
 
 
 def _places(batch: Listed, anchors: int, rooms: int) -> Iterator[tuple[tuple[slice, slice], tuple[Tensor, Tensor]]]:
