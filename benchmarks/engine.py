@@ -409,11 +409,11 @@ def section() -> str:
         [
             "## What the loss costs",
             "Time and memory of the public `loss(scores, labels)` and backward, with checks and state, beside eager "
-            "`binary_cross_entropy_with_logits` on dense float targets: ratios of medians, interleaved in one "
-            "process, medians of three processes for each engine and group of rows, one thread unless said; memory in "
-            "fresh processes. Torch is held to AVX2 and the C++ engine with it; *widest vectors* is both as they come, with AVX-512. The "
-            "machine is shared, and log-loss itself varies between minutes; the quartiles are of the ratios turn by "
-            "turn. Exact errors are counted in every fourth batch, which the median does not see.",
+            "`binary_cross_entropy_with_logits` on dense float targets: ratios of medians, interleaved in one process, "
+            "medians of three processes for each engine and group of rows, one thread unless said; memory in fresh "
+            "processes. Torch is held to AVX2 and the C++ engine with it; *widest vectors* is both as they come, with "
+            "AVX-512. The machine is shared, and log-loss itself varies between minutes; the quartiles are of the "
+            "ratios turn by turn. Exact errors are counted in every fourth batch, which the median does not see.",
             f"Of {len(asked)} ratios that a limit was set for, {len(asked) - len(missed)} meet it"
             + (f"; not met: {', '.join(missed)}." if missed else "."),
             table(rows).markdown(),
