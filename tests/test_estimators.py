@@ -19,6 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
 import aimfor
+from aimfor.calibration import calibration
 from aimfor.parts import NoValidationWarning
 
 QUICK = {"steps": 40, "batch_size": 64, "random_state": 0}
@@ -278,7 +279,7 @@ def test_scorer_is_the_exact_metric(text):
 
 def test_few_rows_choose_on_themselves():
     X, y = np.arange(6.0)[:, None], np.array([0, 0, 0, 0, 0, 1])
-    with pytest.warns(NoValidationWarning, match="too few"):
+    with pytest.warns(NoValidationWarning, match="1 row of a class cannot be divided"):
         model = aimfor.Classifier(**QUICK).fit(X, y)
     assert "training rows" in model.operating_point_.source
 
@@ -320,3 +321,87 @@ def test_bad_rows():
         aimfor.Classifier(**QUICK).fit(X, np.zeros(60, dtype=int))
     with pytest.raises(ValueError, match="Negative values in data passed to `sample_weight`"):
         aimfor.Classifier(**QUICK).fit(X, y, -np.ones(60))
+
+
+@pytest.mark.parametrize(
+    ("options", "weights"),
+    [
+        ({"confidence": 2.0}, None),
+        ({"confidence": 0.9}, "unequal"),
+        ({}, "too few"),
+        ({"aim": "aucpr", "confidence": 0.9}, None),
+    ],
+)
+def test_a_refit_that_is_refused_leaves_the_fitted_model(options, weights):
+    X, y = imbalanced()
+    model = aimfor.Classifier("recall@precision>=0.7", **QUICK).fit(X, y)
+    before, raw = dict(vars(model)), model.raw_scores(X)
+    model.set_params(**options)
+    given = {"unequal": np.arange(1.0, 1 + len(y)), "too few": np.ones(3), None: None}[weights]
+    with pytest.raises(ValueError, match=r"confidence|sample_weight"):
+        model.fit(-X[:, :-1], 1 - y, sample_weight=given)
+    model.set_params(**{name: before[name] for name in options})
+    assert vars(model).keys() == before.keys()
+    np.testing.assert_array_equal(model.raw_scores(X), raw)
+
+
+def test_confidence_needs_rows_that_were_not_trained_on():
+    X, y = imbalanced()
+    with pytest.raises(ValueError, match="not trained on"):
+        aimfor.Classifier("recall@precision>=0.7", confidence=0.9, validation_fraction=0, **QUICK).fit(X, y)
+    with pytest.raises(ValueError, match="not trained on"):
+        aimfor.Classifier("recall@precision>=0.7", confidence=0.9, **QUICK).partial_fit(X, y)
+
+
+def test_partial_fit_goes_on_from_fit():
+    X, y = imbalanced()
+    model = aimfor.Classifier("aucpr", **QUICK).partial_fit(X, y).fit(X, y)
+    score = model.score(X, y)
+    fitted = model.raw_scores(X)
+    model.partial_fit(X[:50], y[:50])
+    assert model.score(X, y) > score - 0.1
+    for _ in range(20):
+        model.partial_fit(X, 1 - y)
+    assert np.corrcoef(model.raw_scores(X)[:, 0], fitted[:, 0])[0, 1] < 0.9  # the optimiser is that of this model
+    assert [row["name"] for row in model.history_[-21:]] == 21 * ["aucpr, hinge, from scratch"]
+
+
+def test_several_labels_are_0_or_1():
+    X, _ = imbalanced()
+    y = np.where(np.random.default_rng(0).random((len(X), 2)) < 0.3, 1, -1)
+    with pytest.raises(ValueError, match="y must hold 0 and 1"):
+        aimfor.Classifier("aucpr", **QUICK).fit(X, y)
+
+
+def test_classes_may_have_a_target_each():
+    generator = np.random.default_rng(0)
+    y = generator.integers(0, 3, 300)
+    X = np.eye(3)[y] + 0.5 * generator.normal(size=(300, 3))
+    model = aimfor.Classifier(aimfor.RecallAtPrecision((0.5, 0.6, 0.7)), **QUICK).fit(X, y)
+    assert len(model.operating_point_) == 3
+    with pytest.raises(ValueError, match=r"one target per label \(3\)"):
+        aimfor.Classifier(aimfor.RecallAtPrecision((0.5, 0.6)), **QUICK).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("options", "rows"),
+    [
+        ({"hidden_layer_sizes": 5, "model": "mlp"}, {}),
+        ({}, {"validation_data": (1,)}),
+        ({}, {"validation_data": 3}),
+    ],
+)
+def test_options_of_another_kind_are_named(options, rows):
+    with pytest.raises(TypeError, match=r"(hidden_layer_sizes|validation_data) must be"):
+        aimfor.Classifier("aucpr", **QUICK, **options).fit(*imbalanced(), **rows)
+
+
+@pytest.mark.parametrize("factor", [1e-4, 1.0, 1e4])
+def test_a_logistic_calibration_does_not_depend_on_the_size_of_the_scores(factor):
+    generator = np.random.default_rng(0)
+    scores = generator.normal(size=500)
+    labels = (generator.random(500) < 1 / (1 + np.exp(-2 * scores))).astype(int)
+    chances = calibration("logistic", factor * scores, labels, None)(factor * scores)
+    np.testing.assert_allclose(chances, calibration("logistic", scores, labels, None)(scores), atol=1e-6)
+    assert chances.min() < 0.05
+    assert chances.max() > 0.95

@@ -26,7 +26,7 @@ from aimfor.candidates import Contest, compete, one_hot
 from aimfor.heads import Heads, Layers, Modules, Rows, Scaling, module_maker, one_thread
 from aimfor.losses import InfeasibleConstraintWarning
 from aimfor.objectives import Data, Objectives, Recipe
-from aimfor.operating_points import operating_point
+from aimfor.operating_points import NEEDS_EQUAL_WEIGHTS, operating_point, valid_confidence
 from aimfor.parts import Part, divided
 from aimfor.progress import Progress
 from aimfor.scorers import exact_metric
@@ -60,7 +60,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
             are for linear models of one label; small data for "lp".
         restarts: candidates started from scratch, for each recipe.
         validation_fraction: share of the rows held back for all choices; 0 makes them on the training rows.
-        confidence: of the operating point; the constraint then holds on the population with at least this probability.
+        confidence: of the operating point; the constraint then holds on the population with at least this probability,
+            up to the choice among candidates on the same rows. Needs an aim with a constraint, and rows held back.
         calibrate: fit probabilities on the validation rows, for `predict_proba`: True, "isotonic" or "logistic".
         steps: batches that each stage trains for.
         batch_size: rows of a batch; "auto" for 256 with "mlp", else 512.
@@ -71,7 +72,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         patience: looks at the validation rows (eight in a stage) without any candidate getting better, after which the
             stage ends.
         device: where training runs.
-        random_state: seed, or numpy generator, of split, start and order; an int gives identical results.
+        random_state: seed, or numpy `RandomState`, of split, start and order; an int gives identical results.
         verbose: show progress with the exact validation metric and the violation.
 
     Attributes:
@@ -163,19 +164,34 @@ class Classifier(ClassifierMixin, BaseEstimator):
         self, X: Any, y: Any, sample_weight: Any, validation_data: tuple[Any, ...] | None, supervision: Supervision
     ) -> Contest | None:
         """`fit` for those who keep its state, stop it or compare its candidates; the contest, None with a solver."""
+        before = dict(vars(self))
+        try:
+            return self._fit(X, y, sample_weight, validation_data, supervision)
+        except BaseException:  # also when it is interrupted: what was fitted before still is
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    def _fit(
+        self, X: Any, y: Any, sample_weight: Any, validation_data: tuple[Any, ...] | None, supervision: Supervision
+    ) -> Contest | None:
         aim = self.check_options()
         X, labels, weights = self._check_rows(X, y, sample_weight)
+        outputs = self.targets_.num_outputs
         for count in aim.label_counts():
-            checks.rule(count == labels.shape[1], "aim", f"must have one target per label ({labels.shape[1]})", count)
+            checks.rule(count == outputs, "aim", f"must have one target per label ({outputs})", count)
         random = check_random_state(self.random_state)
         seed = int(random.randint(2**31 - 1))
         if validation_data is not None:
+            if not isinstance(validation_data, (tuple, list)) or len(validation_data) not in (2, 3):
+                raise TypeError("validation_data must be (X, y) or (X, y, sample_weight), got something else")
             held_out = self._check_validation(*validation_data)
             fitted, source = Part(X, labels, weights), "the given validation rows"
         else:
             exclusive = self.targets_.one_label or self.targets_.multiclass
             by_class = labels[:, 0] if exclusive else None
             fitted, held_out, source = divided(Part(X, labels, weights), self.validation_fraction, by_class, seed)
+        self._check_confidence(held_out, trained_on=held_out is fitted)
         self.scaling_ = Scaling.of(X, fitted.index, fitted.weights)
         if self.solver == "sgd":
             with one_thread(isinstance(self.model, str)):
@@ -198,16 +214,17 @@ class Classifier(ClassifierMixin, BaseEstimator):
             contest = None
             self._solve(aim, fitted)
         self._decide(aim, held_out, source, Part(X, labels, weights))
+        vars(self).pop("running_", None)  # what partial_fit was about was another model
         return contest
 
     @available_if(lambda self: self.solver == "sgd")
     def partial_fit(
         self, X: Any, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Classifier:
-        """One pass over these rows with a single recipe ("auto" means the hinge), going on from the last call.
+        """One pass over these rows with a single recipe ("auto" means the hinge), going on from the last call or `fit`.
 
         Features are scaled as in the first call, and the rate does not fall. The operating point is chosen on the rows
-        of the last call, after training on them.
+        of the last call, after training on them, so it has no confidence.
 
         Args:
             X: as in `fit`.
@@ -219,18 +236,21 @@ class Classifier(ClassifierMixin, BaseEstimator):
             Itself.
         """
         aim = self.check_options()
-        first = not hasattr(self, "running_")
+        first = not hasattr(self, "model_")
         X, labels, weights = self._check_rows(X, y, sample_weight, classes=classes, first=first, partial=True)
         part = Part(X, labels, weights)
+        self._check_confidence(part, trained_on=True)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         if first:
             self.scaling_ = Scaling.of(X, None, weights)
-            recipe = self._single_recipe(aim) or Recipe(aim, "hinge", decay=self._decays()[0])
             self.model_ = self._make_heads(1, seed)
+            self.history_ = []
+        if not hasattr(self, "running_"):
+            recipe = self._single_recipe(aim) or Recipe(aim, "hinge", decay=self._decays()[0])
+            self.model_ = self.model_.float()
             objectives = Objectives([recipe], self.model_.num_labels, self._data(part), self.targets_.multiclass)
             optimiser = torch.optim.Adam(self.model_.parameters(), lr=self._budget().rate)
             self.running_ = recipe, objectives, optimiser
-            self.history_ = []
         train_one(self.model_.float(), *self.running_, self._data(part), self._budget().batch_size, seed)
         self.history_.append({"name": self.running_[0].name, "rows": len(labels)})
         self._decide(aim, part, "the rows of the last partial_fit, trained on", part)
@@ -342,6 +362,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
     def check_options(self) -> Aim:
         """Refuse options that `fit` would refuse, before any row is there; the aim as a record."""
         aim = parse_aim(self.aim)
+        valid_confidence(self.confidence, aim)
         checks.choice("solver", self.solver, SOLVERS)
         checks.choice("surrogate", self.surrogate, ("auto", "log_loss", *SURROGATES))
         checks.choice("constraint", self.constraint, ("surrogate", "exact"))
@@ -356,6 +377,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
             value = getattr(self, name)
             if name != "batch_size" or value != "auto":
                 checks.whole_number(name, int(value) if isinstance(value, Integral) else value, at_least=least)
+        if not isinstance(self.hidden_layer_sizes, (tuple, list)):
+            raise TypeError(f"hidden_layer_sizes must be a tuple of widths, got {self.hidden_layer_sizes!r}")
         for size in self.hidden_layer_sizes:
             checks.whole_number("hidden_layer_sizes", int(size) if isinstance(size, Integral) else size, at_least=1)
         try:
@@ -446,6 +469,17 @@ class Classifier(ClassifierMixin, BaseEstimator):
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         return Part(X, labels, weights)
 
+    def _check_confidence(self, held_out: Part, trained_on: bool) -> None:
+        """Refuse a confidence that the rows which choose the threshold cannot give, before anything is trained."""
+        if self.confidence is None:
+            return
+        if trained_on:
+            raise ValueError(
+                "confidence needs rows that were not trained on, got none: hold some back, or let it be None"
+            )
+        if held_out.weights is not None and np.ptp(held_out.weights) > 0:
+            raise ValueError(NEEDS_EQUAL_WEIGHTS)
+
     def _data(self, part: Part) -> Data:
         own = part.labels[:, 0] if self.targets_.multiclass else part.labels
         # Only their proportions matter, and single precision must hold them.
@@ -489,7 +523,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
                 f"no linear model meets the relaxed constraint of {str(aim)!r}, the least violation is "
                 f'{solution.violation:.3g}; try solver="sgd", an area such as aucpr, a milder target',
                 InfeasibleConstraintWarning,
-                stacklevel=3,
+                stacklevel=checks.callers_level(),
             )
         mean, scale = self.scaling_
         offset = 0.0 if mean is None else float(mean @ solution.weight)
@@ -511,7 +545,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         else:
             points = operating_point(labels, raw, aim, **options)
             rare = (labels.min(0) == labels.max(0)) & (whole.labels.min(0) < whole.labels.max(0))
-            if not self.targets_.multiclass and rare.any():
+            if not self.targets_.multiclass and rare.any() and self.confidence is None:
                 # A label without both classes among the rows held back: its threshold is one of all rows.
                 everywhere = {
                     **options,

@@ -26,6 +26,7 @@ from aimfor.metrics import ROUNDING, Values
 
 Interval = tuple[float, float]
 
+NEEDS_EQUAL_WEIGHTS = "confidence needs equal sample weights, as exact tails count rows, got unequal ones"
 INTERVAL_LEVEL = 0.95  # of the intervals, where no confidence was asked for
 NO_POSITIVE, NO_NEGATIVE = "y_true holds no positive", "y_true holds no negative"
 
@@ -151,10 +152,7 @@ def operating_point(
     """
     record = read_aim(aim)
     data = checks.metric_arrays(y_true, y_score, sample_weight)
-    if confidence is not None:
-        confidence = checks.in_range("confidence", confidence, 0, 1, open_low=True, open_high=True)
-        if not isinstance(record, PointAim):
-            raise ValueError(f"confidence needs an aim with a constraint, got {str(record)!r}")
+    confidence = valid_confidence(confidence, record)
     if not isinstance(source, str):
         raise TypeError(f"source must be a text, got {source!r}")
     columns = columns_of(data)
@@ -200,9 +198,18 @@ def one_per_label(aim: Aim, num_labels: int | None) -> list[Aim]:
     ]
 
 
+def valid_confidence(confidence: float | None, aim: Aim) -> float | None:
+    """Refuse a confidence that is none, or that the aim cannot have."""
+    if confidence is None:
+        return None
+    if not isinstance(aim, PointAim):
+        raise ValueError(f"confidence needs an aim with a constraint, got {str(aim)!r}")
+    return checks.in_range("confidence", confidence, 0, 1, open_low=True, open_high=True)
+
+
 def _choose(rows: LabelRows, aim: Aim, confidence: float | None, source: str) -> OperatingPoint:
     if confidence is not None and rows.weights is not None:
-        raise ValueError("confidence needs equal sample weights, as exact tails count rows, got unequal ones")
+        raise ValueError(NEEDS_EQUAL_WEIGHTS)
     curve = cumulate(rows.labels, rows.scores, np.ones(rows.labels.size) if rows.weights is None else rows.weights)
     if isinstance(aim, PointAim):
         chosen, index, reason = _best_at_constraint(rows, curve, aim, confidence)

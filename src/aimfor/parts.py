@@ -39,13 +39,14 @@ def divided(whole: Part, fraction: float, by_class: np.ndarray | None, seed: int
         return whole, whole, "the training rows"
     rows = len(whole.labels)
     held = round(fraction * rows)
-    enough = held >= 1 and rows - held >= 1
+    enough, few = held >= 1 and rows - held >= 1, f"{rows} rows"
     if by_class is not None:
         kinds, counts = np.unique(by_class, return_counts=True)
         enough = counts.min() >= 2 and held >= len(kinds) and rows - held >= len(kinds)
+        few = "1 row of a class" if counts.min() < 2 else few
     if not enough:
         warnings.warn(
-            f"{rows} rows are too few to hold some back: every choice is made on the training rows",
+            f"{few} cannot be divided by validation_fraction={fraction:g}: every choice is made on the training rows",
             NoValidationWarning,
             stacklevel=checks.callers_level(),
         )

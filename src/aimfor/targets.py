@@ -33,6 +33,9 @@ class Targets:
         if not self.one_label and not self.multiclass:
             if y.ndim != 2 or y.shape[1] != len(self.classes):
                 raise ValueError(f"y must have shape [n, {len(self.classes)}], got {y.shape}")
+            other = y[(y != 0) & (y != 1)]
+            if other.size:
+                raise ValueError(f"y must hold 0 and 1 for several labels, got {other[0]!r}")
             return y.astype(np.uint8)
         if y.ndim == 2 and y.shape[1] == 1:
             y = y[:, 0]
