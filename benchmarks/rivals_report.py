@@ -124,7 +124,9 @@ def _ranks(rows: list[dict[str, str]], model: str) -> str:
         if any(method in found.methods for found in tables.values())
     ]
     body.append(["critical difference", *(f"{found.critical:.2f}" for found in tables.values())])
-    body.append(["sets; splits each", *(f"{len(found.sets)}; {found.splits:.1f}" for found in tables.values())])
+    body.append(
+        ["sets; splits each, on the mean", *(f"{len(found.sets)}; {found.splits:.1f}" for found in tables.values())]
+    )
     lines = [
         f"### {model}: mean rank by the aim's exact metric, ± its standard error over sets",
         page.grid(header, body),
@@ -185,7 +187,8 @@ def _differences(rows: list[dict[str, str]], model: str) -> str:
         return ""
     title = f"### {model}: aimfor minus the rival, mean over sets ± standard error; sets won, even, lost"
     note = f"{', '.join(OTHER_MODELS)}: another model, beside the table of ranks, as what a user might pick instead."
-    return "\n\n".join([title, page.grid(header, body), note])
+    notes = [note] if any(line[0] in OTHER_MODELS for line in body) else []
+    return "\n\n".join([title, page.grid(header, body), *notes])
 
 
 def _paired(rows: list[dict[str, str]], aim: str, one: str, other: str) -> dict[str, list[float]]:
@@ -291,10 +294,8 @@ def draw(cells: Cells) -> None:
     from matplotlib import pyplot as plt
 
     quality = [row for row in cells.rows if row["stage"] == "quality"]
-    by_model = {
-        model: {aim: found for aim in AIMS if (found := ranked([r for r in quality if r["model"] == model], aim))}
-        for model in ("linear", "mlp")
-    }
+    rows = {model: _with_all_methods([row for row in quality if row["model"] == model]) for model in ("linear", "mlp")}
+    by_model = {model: {aim: found for aim in AIMS if (found := ranked(own, aim))} for model, own in rows.items()}
     by_model = {model: found for model, found in by_model.items() if found}
     if not by_model:
         return

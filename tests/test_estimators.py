@@ -20,6 +20,7 @@ from torch import nn
 
 import aimfor
 from aimfor.calibration import calibration
+from aimfor.estimators import PositiveClassWarning
 from aimfor.parts import NoValidationWarning
 
 QUICK = {"steps": 40, "batch_size": 64, "random_state": 0}
@@ -405,3 +406,11 @@ def test_a_logistic_calibration_does_not_depend_on_the_size_of_the_scores(factor
     np.testing.assert_allclose(chances, calibration("logistic", scores, labels, None)(scores), atol=1e-6)
     assert chances.min() < 0.05
     assert chances.max() > 0.95
+
+
+def test_a_common_positive_class_is_named():
+    X, y = imbalanced()
+    names = np.where(y == 1, "fraud", "ok")
+    with pytest.warns(PositiveClassWarning, match=r"positive class is 'ok'.* give y == 'fraud'"):
+        aimfor.Classifier("aucpr", **QUICK).fit(X, names)
+    aimfor.Classifier("aucpr", **QUICK).fit(X, np.where(y == 1, "sick", "healthy"))  # says nothing

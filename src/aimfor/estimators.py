@@ -38,6 +38,12 @@ from aimfor.targets import targets_of
 from aimfor.training import Budget, Candidate, ranked, train_one
 
 SOLVERS = ("sgd", "lp", "search")
+# A class that more rows than this have is hardly the one that is looked for.
+COMMON_CLASS = 0.8
+
+
+class PositiveClassWarning(UserWarning):
+    """Most rows are of the class that counts as positive only because its name is the second in sorted order."""
 
 
 class Classifier(ClassifierMixin, BaseEstimator):
@@ -441,6 +447,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
                 kind = "The type of the target is multiclass."
                 raise ValueError(f"Only binary classification is supported with solver {self.solver!r}. {kind}")
         labels = self.targets_.encode(y)
+        if first and self.targets_.one_label and self.classes_.dtype.kind in "OUS":
+            _warn_of_positive_class(self.classes_, labels)
         weights = None
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -581,6 +589,18 @@ class Classifier(ClassifierMixin, BaseEstimator):
         mean, scale = self.scaling_
         coefficients = (weight / scale[:, None]).T
         return coefficients, offset if mean is None else offset - coefficients @ mean
+
+
+def _warn_of_positive_class(classes: np.ndarray, labels: np.ndarray) -> None:
+    """Of names, the order of the alphabet says nothing about which class is looked for; it is hardly the common one."""
+    share = labels.mean()
+    if share > COMMON_CLASS:
+        warnings.warn(
+            f"the positive class is {str(classes[1])!r}, the second in sorted order, with {share:.0%} of the rows; to "
+            f"train for {str(classes[0])!r} give y == {str(classes[0])!r}",
+            PositiveClassWarning,
+            stacklevel=checks.callers_level(),
+        )
 
 
 def _against(raw: np.ndarray, threshold: np.ndarray) -> np.ndarray:
