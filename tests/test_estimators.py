@@ -414,3 +414,8 @@ def test_a_common_positive_class_is_named():
     with pytest.warns(PositiveClassWarning, match=r"positive class is 'ok'.* give y == 'fraud'"):
         aimfor.Classifier("aucpr", **QUICK).fit(X, names)
     aimfor.Classifier("aucpr", **QUICK).fit(X, np.where(y == 1, "sick", "healthy"))  # says nothing
+
+
+def test_a_function_that_makes_no_module_is_named():
+    with pytest.raises(TypeError, match=r"model must make an nn\.Module, got int"):
+        aimfor.Classifier("aucpr", model=lambda: 3, **QUICK).fit(*imbalanced())

@@ -410,6 +410,8 @@ def test_json_and_back(text, confidence, rows, weighted):
 
 GOOD = json.loads(operating_point([1, 1, 0, 1, 0], [5, 4, 3, 2, 1], "recall@precision>=0.75").to_json())
 BAD_JSON = [
+    ({"num_rows": 6}, "counts must be those of 6 rows, 3 of them positive, got [3, 1, 0, 1]"),
+    ({"num_positives": 2}, "counts must be those of 5 rows, 2 of them positive, got [3, 1, 0, 1]"),
     ({"threshold": "2"}, "threshold must be a number, got '2'"),
     ({"threshold": math.nan}, "threshold must be in"),
     ({"threshold": math.inf}, "threshold must be finite, got inf"),

@@ -371,4 +371,11 @@ def module_maker(model: nn.Module | Callable[[], Any]) -> Callable[[], nn.Module
     """A function that gives copies of a module, or what a factory makes."""
     if isinstance(model, nn.Module):
         return lambda: copy.deepcopy(model)
-    return model
+
+    def made() -> nn.Module:
+        module = model()
+        if not isinstance(module, nn.Module):
+            raise TypeError(f"model must make an nn.Module, got {type(module).__name__}")
+        return module
+
+    return made

@@ -436,13 +436,18 @@ def _read(text: str | Mapping[str, Any]) -> OperatingPoint:
     num_rows = _whole("num_rows", given["num_rows"])
     num_positives = _whole("num_positives", given["num_positives"])
     checks.rule(num_positives <= num_rows, "num_positives", f"must be at most num_rows, {num_rows}", num_positives)
-    counts = _entries("counts", given["counts"], Counts._fields)
+    entries = _entries("counts", given["counts"], Counts._fields)
+    counts = Counts(*(_count(name, count) for name, count in entries.items()))
+    if intervals is not None:  # then they count rows
+        all_there = counts.tp + counts.fn == num_positives and sum(counts) == num_rows
+        rule = f"must be those of {num_rows} rows, {num_positives} of them positive"
+        checks.rule(all_there, "counts", rule, list(counts))
     return OperatingPoint(
         aim=str(read_aim(aim)),
         threshold=None if threshold is None else _number("threshold", threshold, open_low=True),
         chosen=_text("chosen", given["chosen"]),
         **{name: _rate(name, given[name]) for name in Intervals._fields},
-        counts=Counts(*(_count(name, count) for name, count in counts.items())),
+        counts=counts,
         intervals=intervals,
         confidence=confidence,
         num_rows=num_rows,
