@@ -11,7 +11,8 @@ import torch
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_multilabel_classification
-from sklearn.linear_model import LogisticRegression
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -419,3 +420,31 @@ def test_a_common_positive_class_is_named():
 def test_a_function_that_makes_no_module_is_named():
     with pytest.raises(TypeError, match=r"model must make an nn\.Module, got int"):
         aimfor.Classifier("aucpr", model=lambda: 3, **QUICK).fit(*imbalanced())
+
+
+def test_scorer_ranks_a_softmax_by_its_probabilities():
+    generator = np.random.default_rng(0)
+    y = generator.integers(0, 3, 300)
+    X = np.eye(3)[y] + generator.normal(size=(300, 3))
+    model = LogisticRegression().fit(X, y)
+    expected = np.mean(aimfor.metrics.average_precision(np.eye(3)[y], model.predict_proba(X)))
+    assert aimfor.scorer("aucpr")(model, X, y) == pytest.approx(expected, abs=1e-12)
+    by_logits = np.mean(aimfor.metrics.average_precision(np.eye(3)[y], model.decision_function(X)))
+    assert by_logits != pytest.approx(expected, abs=1e-3)
+    margins = RidgeClassifier().fit(X, y)
+    expected = np.mean(aimfor.metrics.average_precision(np.eye(3)[y], margins.decision_function(X)))
+    assert aimfor.scorer("aucpr")(margins, X, y) == expected
+
+
+def test_scorer_takes_the_classes_of_the_estimator():
+    X, y = imbalanced()
+    model = LogisticRegression().fit(X, 1 + y)
+    negatives = y == 0
+    with pytest.raises(aimfor.UndefinedMetricError):
+        aimfor.scorer("aucpr")(model, X[negatives], 1 + y[negatives])  # class 1 is not the positive one
+    three = LogisticRegression().fit(X, np.arange(len(X)) % 3)
+    some = np.arange(len(X)) % 3 < 2
+    assert 0 < aimfor.scorer("aucpr")(three, X[some], (np.arange(len(X)) % 3)[some]) < 1  # of those that are there
+    forest = RandomForestClassifier(5, random_state=0).fit(X, y)
+    assert aimfor.scorer("aucpr")(forest, X, y) == aimfor.metrics.average_precision(y, forest.predict_proba(X)[:, 1])
+    assert pickle.loads(pickle.dumps(aimfor.scorer("aucpr")))(forest, X, y) == aimfor.scorer("aucpr")(forest, X, y)

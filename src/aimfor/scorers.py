@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
+from scipy.special import softmax
 from sklearn.metrics import make_scorer
 
-from aimfor import checks
 from aimfor.aim_parser import aim as parse_aim
 from aimfor.aims import Aim
 from aimfor.metrics import UndefinedMetricError
+from aimfor.odds import log_odds
 from aimfor.training import judged
 
 
-def scorer(aim: str | Aim) -> Any:
+def scorer(aim: str | Aim) -> Scorer:
     """A scikit-learn scorer for an aim's exact metric, for `cross_val_score`, `GridSearchCV` and the like.
 
     Works with any classifier that has `decision_function` or `predict_proba`; several labels and classes give the mean.
@@ -32,39 +34,70 @@ def scorer(aim: str | Aim) -> Any:
         >>> scorer("recall@precision>=0.9")(RidgeClassifier().fit(X, y), X, y) > 0.99
         True
     """
-    methods: Any = ("decision_function", "predict_proba")  # the first that the classifier has
-    return make_scorer(_ScoreFunction(parse_aim(aim)), response_method=methods)
+    return Scorer(parse_aim(aim))
 
 
-class _ScoreFunction:
-    """(y_true, y_score) -> exact metric; a class, so that it pickles."""
+class Scorer:
+    """(estimator, X, y) -> exact metric. Not one of `make_scorer`, which knows neither the classes of the estimator nor
+    whether their scores are those of a softmax; that it asks for sample weights, it says as those do."""
 
     def __init__(self, aim: Aim):
         self.aim = aim
-        self.__name__ = str(aim)
+        self._requests = make_scorer(exact_metric)
 
-    def __call__(self, y_true: Any, y_score: Any, sample_weight: Any = None) -> float:
-        if isinstance(y_score, list):  # one [n, 2] per label, as scikit-learn's multi-output classifiers give
-            y_score = np.stack([columns[:, 1] for columns in y_score], axis=1)
-        y_true, y_score = np.asarray(y_true), np.asarray(y_score)
-        if y_score.ndim == 2 and y_true.ndim == 1:
-            classes = np.unique(y_true)
-            checks.rule(
-                len(classes) == y_score.shape[1], "y_true", f"must hold all {y_score.shape[1]} classes", classes
-            )
-            y_true = (y_true[:, None] == classes).astype(np.int64)
-        elif not np.isin(y_true, (0, 1)).all():
-            classes = np.unique(y_true)
-            if len(classes) != 2:
-                raise UndefinedMetricError(f"y_true must hold two classes, got {list(classes)}")
-            y_true = (y_true == classes[1]).astype(np.int64)
-        return exact_metric(self.aim, y_true, y_score, sample_weight)
+    def __call__(self, estimator: Any, X: Any, y_true: Any, sample_weight: Any = None) -> float:
+        scores = _scores(estimator, X)
+        labels = _labels(np.asarray(y_true), scores, getattr(estimator, "classes_", None))
+        return exact_metric(self.aim, labels, scores, sample_weight)
+
+    def set_score_request(self, **requests: Any) -> Scorer:
+        """As that of scikit-learn's scorers: `sample_weight=True` where metadata routing shall hand them over."""
+        self._requests.set_score_request(**requests)
+        return self
+
+    def get_metadata_routing(self) -> Any:
+        """What it asks for."""
+        return self._requests.get_metadata_routing()
+
+    def __repr__(self) -> str:
+        return f"aimfor.scorer({str(self.aim)!r})"
 
 
-def exact_metric(aim: Aim, labels: np.ndarray, scores: np.ndarray, weights: Any) -> float:
+def _scores(estimator: Any, X: Any) -> np.ndarray:
+    """Scores by which rows are ranked, `[n]` or `[n, L]`."""
+    decided = np.asarray(estimator.decision_function(X)) if hasattr(estimator, "decision_function") else None
+    if decided is not None and (decided.ndim == 1 or not hasattr(estimator, "predict_proba")):
+        return decided
+    chances = estimator.predict_proba(X)
+    if isinstance(chances, list):  # one [n, 2] per label, as scikit-learn's multi-output classifiers give
+        chances = np.stack([columns[:, 1] for columns in chances], axis=1)
+    chances = np.asarray(chances)
+    if decided is None:
+        return chances[:, 1] if chances.shape[1] == 2 and np.ndim(getattr(estimator, "classes_", 0)) == 1 else chances
+    # Of a softmax they rank only within a row; its log-odds rank as its probabilities do, and do not round to 1.
+    is_softmax = decided.shape == chances.shape and np.allclose(softmax(decided, axis=1), chances, atol=1e-6)
+    return log_odds(torch.from_numpy(decided)).numpy() if is_softmax else decided
+
+
+def _labels(y_true: np.ndarray, scores: np.ndarray, classes: Any) -> np.ndarray:
+    """0/1 in the shape of the scores; of two classes the second in sorted order is 1."""
+    if y_true.ndim == 2 and y_true.shape[1] > 1:
+        return y_true
+    y_true = y_true.ravel()
+    classes = np.unique(y_true) if classes is None or np.ndim(classes) != 1 else np.asarray(classes)
+    if scores.ndim == 2 and scores.shape[1] > 1:
+        if len(classes) != scores.shape[1]:
+            raise UndefinedMetricError(f"y_true must hold all {scores.shape[1]} classes, got {list(classes)}")
+        return (y_true[:, None] == classes).astype(np.int64)
+    if len(classes) != 2:
+        raise UndefinedMetricError(f"y_true must hold two classes, got {list(classes)}")
+    return (y_true == classes[1]).astype(np.int64)
+
+
+def exact_metric(aim: Aim, labels: np.ndarray, scores: np.ndarray, sample_weight: Any = None) -> float:
     """The aim's exact metric, a mean over columns, negated where less is better."""
     columns = labels.shape[1] if labels.ndim == 2 else 1
     if columns == 1:
-        value = float(aim.metric(labels.ravel(), scores.ravel(), sample_weight=weights))
+        value = float(aim.metric(labels.ravel(), scores.ravel(), sample_weight=sample_weight))
         return value if aim.greater_is_better else -value
-    return judged(aim, scores, labels, weights)
+    return judged(aim, scores, labels, sample_weight)
