@@ -218,9 +218,9 @@ def section() -> str:
             *(table.markdown() for table in tables),
             *worst_and_best(cells),
             "A threshold that just meets a constraint on the validation rows meets it on other rows about every second "
-            "time, for ours less often than for log-loss, as the same rows chose among more candidates: nobody here "
-            "asks for a confidence. The estimator's defaults were set while looking "
-            "at other splits of 17 of these sets, test parts included.",
+            "time, for ours mostly less often than for log-loss, as the same rows chose among more candidates: nobody "
+            "here asks for a confidence. The estimator's defaults were set while looking at other splits of 17 of "
+            "these sets, test parts included.",
             *([f"Not run: {', '.join(missing)}."] if missing else []),
             page.made_by(NAME, cells, over="split"),
         ]

@@ -265,7 +265,8 @@ class State(nn.Module):
     def counts_for(self, active: Tensor, exact_drives: bool | Tensor) -> Tensor:
         """`[L]`, for how many batches this one stands in the exact rates, or 0: its errors need not be counted."""
         always = above(COUNT_EVERY - self.steps.float(), 0.0).add_(exact_drives).clamp_(max=1)
-        return active * always.mul_(1 - self.counts_at(self.batches)).add_(self.counts_at(self.batches))
+        others = self.counts_at(self.batches)
+        return active * always.mul_(1 - others).add_(others)
 
     @staticmethod
     def counts_at(batch: int) -> int:
