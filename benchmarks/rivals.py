@@ -87,7 +87,8 @@ def done(cells: Cells, key: dict[str, object], method: str, aim: str) -> bool:
 
 def chosen(task: Task, aim: str, method: Method, candidates: list[Candidate], seconds: float) -> suite.Chosen:
     """The setting and the threshold, both from the rows that choose."""
-    best = suite.choose(aim, candidates, task.split.validation.Y, seconds)
+    Y = task.split.validation.Y
+    best = suite.decided(aim, suite.by_metric(aim, candidates, Y), Y, seconds)
     if method.threshold is None:
         return best
     return best._replace(thresholds=np.array([method.threshold(task, aim, best.candidate)]))

@@ -2,16 +2,17 @@
 
     python benchmarks/suite.py                                 # all of it; resumes from results/suite.csv
     python benchmarks/suite.py --sets mammography --splits 0 1 # a part
-    python benchmarks/suite.py --methods log-loss balanced     # the baselines only
+    python benchmarks/suite.py --methods log-loss balanced either  # the baselines only
     python benchmarks/suite.py --report                        # the tables from what is finished
     python benchmarks/suite.py --quick                         # a few cells again, held to the committed ones
 
-Every split: 30 % of the rows measure, a fifth of the others choose, the rest fits, the same rows for every method. The
-baselines choose their setting per aim by the aim's exact metric on the rows that choose (ties by average precision),
-and all methods take their threshold from these rows: best objective subject to the aim's constraint, for the area the
-best F1. Measured on the other rows: the aim's exact metric (`test`, which needs no threshold from elsewhere), and at
-the threshold the objective and whether the constraint holds. suite_data.py tells what is done to the sets,
-suite_baselines.py how the baselines are trained, suite_report.py how differences are tested.
+Every split: 30 % of the rows measure, a fifth of the others choose, the rest fits, the same rows for every method.
+Plain and balanced log-loss choose their setting per aim by the aim's exact metric on the rows that choose (ties by
+average precision); "either" has the settings of both and chooses as the estimator does, so that it is the estimator
+without any training for the aim. All methods take their threshold from these rows: best objective subject to the aim's
+constraint, for the area the best F1. Measured on the other rows: the aim's exact metric (`test`, which needs no
+threshold from elsewhere), and at the threshold the objective and whether the constraint holds. suite_data.py tells what
+is done to the sets, suite_baselines.py how the baselines are trained, suite_report.py how differences are tested.
 """
 
 import argparse
@@ -27,17 +28,20 @@ import torch
 import aimfor
 import page
 import suite_data
-from aimfor import metrics
+from aimfor import candidates, metrics, training
+from aimfor.objectives import Recipe
 from common import Cells
 from data import data_folder
 from remade import Remade, compare
 from suite_baselines import Candidate, logistic_regressions, networks, one_against_rest
 from suite_data import Features, Rows
-from suite_report import OURS, gains, overall, report
+from suite_report import EITHER, OURS, gains, overall, report
 
 NAME = "suite"
 MODELS = ("linear", "mlp")
-METHODS = ("log-loss", "balanced", "aimfor")
+# The baselines, and whether the classes of their settings are balanced.
+BASELINES = {"log-loss": (False,), "balanced": (True,), EITHER: (False, True)}
+METHODS = (*BASELINES, OURS)
 SPLITS = range(5)
 # Cells that are made again in seconds.
 QUICK = {"sets": ("mammography", "fault"), "aims": ("aucpr", "recall@precision>=0.9")}
@@ -95,10 +99,26 @@ def macro(aim: str, Y: np.ndarray, scores: np.ndarray) -> float:
     return float(np.nanmean(aimfor.aim(aim).metric(Y, scores)))
 
 
-def choose(aim: str, candidates: list[Candidate], Y: np.ndarray, seconds: float) -> Chosen:
+def by_metric(aim: str, grid: list[Candidate], Y: np.ndarray) -> Candidate:
     """The candidate with the best exact metric on the rows that choose, of equals that with the best ranking."""
-    by_metric = [(macro(aim, Y, one.validation), macro("aucpr", Y, one.validation)) for one in candidates]
-    best = candidates[max(range(len(candidates)), key=by_metric.__getitem__)]
+    merits = [(macro(aim, Y, one.validation), macro("aucpr", Y, one.validation)) for one in grid]
+    return grid[max(range(len(grid)), key=merits.__getitem__)]
+
+
+def as_the_estimator(aim: str, grids: dict[bool, list[Candidate]], Y: np.ndarray, seed: int) -> Candidate:
+    """The candidate of plain or balanced log-loss that the estimator would keep, had it trained no other."""
+    parsed = aimfor.aim(aim)
+    found, trained = [], []
+    for balanced, grid in grids.items():
+        for one in grid:
+            judgement = candidates.judgement(parsed, one.validation, Y, None)
+            found.append(one)
+            trained.append(training.Candidate(Recipe(None, balanced=balanced), *judgement, one.validation, {}, 0, {}))
+    return found[candidates.choose(trained, parsed, Y, None, seed)]
+
+
+def decided(aim: str, best: Candidate, Y: np.ndarray, seconds: float) -> Chosen:
+    """A baseline with its thresholds."""
     thresholds = AIMS[aim].choose(Y, best.validation).threshold
     return Chosen(best, np.nan_to_num(thresholds, nan=np.inf, posinf=np.inf), seconds)
 
@@ -169,32 +189,36 @@ def run(name: str, rows: Rows, cells: Cells, seed: int, model: str, aims: list[s
     def keep(method: str, aim: str, chosen: Chosen) -> None:
         cells.add(**key, method=method, aim=aim, **size, **measured(aim, chosen, split))
 
-    for method, (candidates, seconds) in baselines(split, model, seed, [m for m in METHODS[:2] if missing.get(m)]):
+    asked = {one: balanced for one, balanced in BASELINES.items() if missing.get(one)}
+    grids, seconds = log_losses(split, model, seed, sorted({one for balanced in asked.values() for one in balanced}))
+    for method, balanced in asked.items():
         for aim in missing[method]:
-            keep(method, aim, choose(aim, candidates, split.validation.Y, seconds))
-    for aim in missing.get("aimfor", ()):
-        keep("aimfor", aim, fit_aimfor(aim, split, model, seed))
+            Y = split.validation.Y
+            best = as_the_estimator(aim, grids, Y, seed) if method == EITHER else by_metric(aim, grids[balanced[0]], Y)
+            keep(method, aim, decided(aim, best, Y, sum(seconds[one] for one in balanced)))
+    for aim in missing.get(OURS, ()):
+        keep(OURS, aim, fit_aimfor(aim, split, model, seed))
     print(f"{name}, split {seed}, {model}: done", flush=True)
 
 
-def baselines(split: Split, model: str, seed: int, methods: list[str]):
-    """Method, and its candidates with the seconds the whole grid took."""
+def log_losses(
+    split: Split, model: str, seed: int, weightings: list[bool]
+) -> tuple[dict[bool, list[Candidate]], dict[bool, float]]:
+    """The grid of each weighting of the classes, balanced or not, and the seconds it took."""
     (X, Y), (X_validation, Y_validation), (X_test, _) = split
-    if model == "linear":
-        for method in methods:
-            start = time.perf_counter()
-            if Y.shape[1] > 1:
-                found = one_against_rest(X, Y, X_validation, X_test)
-            else:
-                found = logistic_regressions(X, Y, X_validation, X_test, balanced=method == "balanced")
-            yield method, (found, time.perf_counter() - start)
-    elif methods:
+    if model == "mlp" and weightings:
         start = time.perf_counter()
-        weightings = [method == "balanced" for method in methods]
-        found = networks(X, Y, X_validation, Y_validation, X_test, balanced=weightings, seed=seed)
-        seconds = (time.perf_counter() - start) / len(methods)
-        for method, balanced in zip(methods, weightings, strict=True):
-            yield method, (found[balanced], seconds)
+        grids = networks(X, Y, X_validation, Y_validation, X_test, balanced=weightings, seed=seed)
+        return grids, dict.fromkeys(grids, (time.perf_counter() - start) / len(weightings))
+    grids, seconds = {}, {}
+    for balanced in weightings:
+        start = time.perf_counter()
+        if Y.shape[1] > 1:
+            grids[balanced] = one_against_rest(X, Y, X_validation, X_test)
+        else:
+            grids[balanced] = logistic_regressions(X, Y, X_validation, X_test, balanced=balanced)
+        seconds[balanced] = time.perf_counter() - start
+    return grids, seconds
 
 
 def section() -> str:
@@ -280,7 +304,7 @@ def run_all(cells: Cells, arguments: argparse.Namespace) -> None:
         single = rows.labels.shape[1] == 1
         aims = [aim for aim in arguments.aims if single or aim in MULTILABEL_AIMS]
         models = [model for model in arguments.models if single or model == "linear"]
-        methods = [method for method in arguments.methods if single or method != "balanced"]
+        methods = [method for method in arguments.methods if single or method in ("log-loss", OURS)]
         for model in models:
             for seed in arguments.splits:
                 if arguments.redo:

@@ -22,6 +22,8 @@ from aimfor.surrogates import LEAK, Surrogate
 # elsewhere fewer calls count more.
 CPU_PIECE = 7 * 2**15
 OTHER_PIECE = 2**23
+# Positives are counted in larger pieces: what each costs besides grows with the labels, not with what it holds.
+POSITIVE_PIECES = 2
 # Rows of a piece are about so long at least, for the sake of vectors.
 NARROWEST = 64
 # The score of an entry that is not there: below every threshold, and within float32 even when it is made sharp.
@@ -35,6 +37,9 @@ ROUNDING = {torch.float64: 1e-10, torch.float32: 1e-5}
 WITHOUT_DOUBLE = ("mps",)
 # At most so many factors 1 + e^z whose product is taken before its log, as long as that stays finite.
 FACTORS = 32, 8, 2, 1
+
+Block = tuple[slice, slice]
+"""Rows and labels."""
 
 
 class Listed(NamedTuple):
@@ -131,18 +136,27 @@ def count(
     errors: bool = True,
 ) -> Counts:
     """The pass over a batch that has been through the census; see `bounds.count`."""
-    found = _zeros(batch, 3 if errors else 2, 2, *thresholds.shape)  # loss, slope, error; of positives and negatives
+    shape = 3 if errors else 2, *thresholds.shape  # loss, slope, error
+    positives = _zeros(batch, *shape)
     # Positives first, while there is no gradient yet: what they need of memory does not come on top of it.
-    ones = _add_positives(batch, thresholds, positive_cost, surrogate, sharpness, found[:, 0])
+    ones = _add_positives(batch, thresholds, positive_cost, surrogate, sharpness, positives)
     squares, gradient = _negatives(batch, score_mean)
-    for (rows, labels), room in _places(batch, len(thresholds), CURVES[surrogate.name].rooms):
-        b, v_cost = (part[:, labels].to(squares) for part in (thresholds, negative_cost))
-        sharp = None if sharpness is None else sharpness[labels].to(squares)
+    thresholds, cost = thresholds.to(squares), negative_cost.to(squares)
+    sharpness = None if sharpness is None else sharpness.to(squares)
+    middle = thresholds.mean(0)
+    blocks = _blocks(batch)
+    negatives = squares.new_empty(len({rows.start for rows, _ in blocks}), *shape)
+    for number, ((rows, labels), room) in enumerate(
+        _places(batch, blocks, len(thresholds), CURVES[surrogate.name].rooms)
+    ):
         piece = Piece(gradient[rows, labels], _weights(batch, rows, labels)[0], *room)
-        _add_negatives(piece, b, v_cost, surrogate, sharp, found[:, 1, :, labels])
+        sharp = None if sharpness is None else sharpness[labels]
+        sums = negatives[number % len(negatives), :, :, labels]
+        _count_negatives(piece, thresholds[:, labels], middle[labels], cost[:, labels], surrogate, sharp, sums)
     gradient.view(-1).scatter_(0, batch.ones, ones)
-    not_counted = [] if errors else 2 * [found.new_zeros(()).expand_as(thresholds)]
-    return Counts(Sums(*found.flatten(0, 1), *not_counted), squares, gradient)
+    found = zip(positives, negatives.sum(0) if len(negatives) > 1 else negatives[0], strict=True)
+    not_counted = [] if errors else 2 * [squares.new_zeros(()).expand_as(thresholds)]
+    return Counts(Sums(*(sums for pair in found for sums in pair), *not_counted), squares, gradient)
 
 
 def _negatives(batch: Listed, mean: Tensor) -> tuple[Tensor, Tensor]:
@@ -169,7 +183,7 @@ def _add_positives(
 ) -> Tensor:
     """Add loss, slope and, where the sums have room for them, errors of the positives to the sums, `[2 or 3, K, L]`;
     gives their gradient, `[P]`."""
-    at_once = max(1, _size(batch) // len(thresholds))
+    at_once = max(1, POSITIVE_PIECES * _size(batch) // len(thresholds))
     parts = zip(batch.ones.split(at_once), batch.columns.split(at_once), strict=True)
     some = (batch._replace(ones=ones, columns=columns) for ones, columns in parts)
     return torch.cat([_add_some_positives(one, thresholds, cost, surrogate, sharpness, sums) for one in some])
@@ -197,27 +211,34 @@ def _add_some_positives(
     return terms[1].mul_(of_ones(cost)).sum(0)
 
 
-def _add_negatives(
-    piece: Piece, thresholds: Tensor, cost: Tensor, surrogate: Surrogate, sharpness: Tensor | None, sums: Tensor
+def _count_negatives(
+    piece: Piece,
+    thresholds: Tensor,
+    middle: Tensor,
+    cost: Tensor,
+    surrogate: Surrogate,
+    sharpness: Tensor | None,
+    sums: Tensor,
 ) -> None:
-    """Add loss, slope and, where the sums have room for them, errors of the negatives of a piece to the sums, `[2 or 3,
-    K, labels]`, and write their gradient."""
+    """Write loss, slope and, where the sums have room for them, errors of the negatives of a piece to the sums, `[2 or
+    3, K, labels]`, and their gradient over their scores."""
     together = piece.room.shape[1]
     for errors in sums[2:]:
         for some, total in zip(*(_steps(part, together) for part in (thresholds.unsqueeze(1), errors)), strict=True):
-            total += _weighted(torch.ge(piece.entries, some, out=piece.room[0]), piece.weights).sum(1)
+            torch.sum(_weighted(torch.ge(piece.entries, some, out=piece.room[0]), piece.weights), 1, out=total)
     # Scores and thresholds from the middle of the thresholds: what is found as a difference keeps its digits there.
-    middle = thresholds.mean(0)
     thresholds = thresholds - middle
     torch.sub(piece.entries, middle, out=piece.scores)
     if sharpness is not None:
         thresholds.mul_(sharpness)
         piece.scores.mul_(sharpness)
     curve = CURVES[surrogate.name](piece, thresholds)
-    unit = curve.unit if sharpness is None else curve.unit * sharpness
-    losses, slopes = torch.empty_like(thresholds), torch.empty_like(thresholds)
+    units = [unit for unit in (curve.unit, sharpness) if unit is not None]
+    for unit in units:
+        cost = cost * unit
+    losses, slopes, *_ = sums
     gradient = piece.entries.unsqueeze(0)
-    parts = (_steps(part, together) for part in (losses, slopes, (cost * unit).unsqueeze(1)))
+    parts = (_steps(part, together) for part in (losses, slopes, cost.unsqueeze(1)))
     for step, (loss_sum, slope_sum, some_cost) in enumerate(zip(*parts, strict=True)):
         slope = _weighted(curve.slope(step), piece.weights)
         torch.sum(slope, 1, out=slope_sum)
@@ -229,8 +250,9 @@ def _add_negatives(
             gradient.addcmul_(slope, some_cost)
         torch.sum(curve.loss(), 1, out=loss_sum)
     curve.finish_(losses, slopes)
-    sums[0].add_(losses)
-    sums[1].sub_(slopes.mul_(unit))
+    for unit in units:
+        slopes.mul_(unit)
+    slopes.neg_()
 
 
 class Curve:
@@ -242,7 +264,7 @@ class Curve:
     """
 
     rooms: int = 1  # how many tensors it works in beside the scores
-    unit: float | Tensor = 1.0
+    unit: float | Tensor | None = None  # None for 1
 
     def __init__(self, piece: Piece, thresholds: Tensor):
         _, self.weights, self.scores, self.room = piece
@@ -346,7 +368,7 @@ class Sigmoid(Curve):
         self.bounded, self.beyond = torch.empty_like(thresholds), torch.empty_like(thresholds)
         factors = self.exponentials(piece.room[2, 0])
         self.factors, self.one = None if factors is None else self.steps(factors), thresholds.new_ones(())
-        self.unit = self.scale = torch.ones_like(thresholds) if factors is None else factors
+        self.unit, self.scale = factors, torch.ones_like(thresholds) if factors is None else factors
         self.ends, self.leaks = self.steps(thresholds), self.steps(LEAK / self.scale)
         self.totals = self.steps(self.bounded), self.steps(self.beyond)
 
@@ -436,28 +458,33 @@ def _steps(parts: Tensor, together: int) -> Sequence[Tensor]:
     return parts.unsqueeze(1).unbind() if together == 1 else (parts,)
 
 
-def _places(batch: Listed, anchors: int, rooms: int) -> Iterator[tuple[tuple[slice, slice], tuple[Tensor, Tensor]]]:
+def _places(
+    batch: Listed, blocks: list[Block], anchors: int, rooms: int
+) -> Iterator[tuple[Block, tuple[Tensor, Tensor]]]:
     """Where the pieces of a batch are, with memory for the scores of each and for so many tensors more, for one anchor
     or, where they fit into a piece, for all. It is the same memory for every piece."""
-    blocks = [(block, tuple(part.stop - part.start for part in block)) for block in _blocks(batch)]
-    size = math.prod(blocks[0][1])  # no piece is larger than the first
+    shapes = [tuple(part.stop - part.start for part in block) for block in blocks]
+    size = math.prod(shapes[0])  # no piece is larger than the first
     together = anchors if anchors * size <= _size(batch) else 1
     memory = batch.scores.new_empty(1 + rooms * together, size, dtype=_kind(batch))
-    for block, shape in blocks:
+    for block, shape in zip(blocks, shapes, strict=True):
         scores, *_ = here = memory[:, : math.prod(shape)].view(-1, *shape)
         yield block, (scores, here[1:].unflatten(0, (rooms, together)))
 
 
-def _blocks(batch: Listed) -> Iterator[tuple[slice, slice]]:
-    """Rows and labels of the pieces of a batch: all rows of some labels first, where they fit."""
+def _blocks(batch: Listed) -> list[Block]:
+    """Rows and labels of the pieces of a batch: all rows of some labels first, where they fit; else those of the same
+    labels follow one another."""
     rows, labels = batch.scores.shape
     size = _size(batch)
     # An odd number of cache lines: were rows whole pages apart, their columns would push each other out of the cache.
     width = min(labels, max(NARROWEST, size // rows) // 32 * 32 - 16)
     height = min(rows, max(1, size // width))
-    for label in range(0, labels, width):
-        for row in range(0, rows, height):
-            yield slice(row, min(rows, row + height)), slice(label, min(labels, label + width))
+    return [
+        (slice(row, min(rows, row + height)), slice(label, min(labels, label + width)))
+        for label in range(0, labels, width)
+        for row in range(0, rows, height)
+    ]
 
 
 def _size(batch: Listed) -> int:
