@@ -169,23 +169,23 @@ def networks(
     balanced: Sequence[bool],
     seed: int,
 ) -> dict[bool, list[Candidate]]:
-    """The grid of networks for one label, per class weighting that is asked for."""
+    """The grid of networks, per class weighting that is asked for; several labels share the hidden layer."""
     fit, validation, test = (_Rows(X) for X in scaled(X_fit, X_validation, X_test))
     settings = [Setting(*values) for values in product(RATES, DECAYS, balanced)]
     found: dict[bool, list[Candidate]] = {choice: [] for choice in balanced}
     for steps in STEPS:
-        labels = [torch.from_numpy(Y[:, 0]).float() for Y in (Y_fit, Y_validation)]
+        labels = [torch.from_numpy(Y).float() for Y in (Y_fit, Y_validation)]
         best = _train(fit, validation, *labels, settings, steps=steps, seed=seed)
         scores = [best.scores(rows.all()).double().numpy() for rows in (validation, test)]
         for place, setting in enumerate(settings):
             name = f"rate={setting.rate:g} decay={setting.decay:g} steps={steps}"
-            columns = [part[:, place, None] for part in scores]
-            found[setting.balanced].append(Candidate(name, bool(np.isfinite(columns[0]).all()), *columns))
+            own = [part[:, place] for part in scores]
+            found[setting.balanced].append(Candidate(name, bool(np.isfinite(own[0]).all()), *own))
     return found
 
 
 class _Network(NamedTuple):
-    """G networks of one hidden layer: [D, G, H], [G, H], [G, H], [G, 1]."""
+    """G networks of one hidden layer: [D, G, H], [G, H], [H, G, L], [G, L]."""
 
     weight: Tensor
     bias: Tensor
@@ -193,12 +193,12 @@ class _Network(NamedTuple):
     out_bias: Tensor
 
     def scores(self, X: Tensor) -> Tensor:
-        """Rows [n, D], dense or sparse -> scores [n, G]."""
+        """Rows [n, D], dense or sparse -> scores [n, G, L]."""
         multiply = torch.sparse.addmm if X.is_sparse else torch.addmm
         bias = self.bias.flatten().expand(len(X), -1)
         hidden = multiply(bias, X, self.weight.flatten(1)).relu_().unflatten(1, self.bias.shape)
-        out = torch.bmm(hidden.transpose(0, 1), self.out_weight[:, :, None])  # [G, n, 1]
-        return out[:, :, 0].T + self.out_bias[:, 0]
+        out = torch.bmm(hidden.transpose(0, 1), self.out_weight.transpose(0, 1))  # [G, n, L]
+        return out.transpose(0, 1) + self.out_bias
 
 
 class _Rows:
@@ -238,16 +238,17 @@ def _train(
 ) -> _Network:
     """Each head's snapshot of lowest validation loss."""
     generator = torch.Generator().manual_seed(seed)
-    network = _started(fit.X.shape[1], len(settings), generator)
+    network = _started(fit.X.shape[1], y_fit.shape[1], len(settings), generator)
     rates = torch.tensor([[setting.rate] for setting in settings])
     decays = rates * torch.tensor([[setting.decay] for setting in settings])
     none = torch.zeros_like(rates)
     optimiser = AdamW(list(network), [decays, none, decays, none], rates)
-    weights = torch.stack([_class_weights(y_fit, setting.balanced) for setting in settings], 1)  # [2, G]
+    weights = torch.stack([_class_weights(y_fit, setting.balanced) for setting in settings], 1)  # [2, G, L]
 
     def losses(X: Tensor, y: Tensor) -> Tensor:
-        target = y[:, None].expand(-1, len(settings))
-        return binary_cross_entropy_with_logits(network.scores(X), target, weights[y.long()], reduction="none").mean(0)
+        target = y[:, None].expand(-1, len(settings), -1)
+        weight = torch.where(target > 0, weights[1], weights[0])
+        return binary_cross_entropy_with_logits(network.scores(X), target, weight, reduction="none").mean((0, 2))
 
     best = _Network(*(parameter.detach().clone() for parameter in network))
     lowest, age = torch.full((len(settings),), math.inf), 0
@@ -271,14 +272,15 @@ def _train(
     return best
 
 
-def _started(features: int, heads: int, generator: torch.Generator) -> _Network:
+def _started(features: int, labels: int, heads: int, generator: torch.Generator) -> _Network:
     """All heads from one start, drawn as torch.nn.Linear draws it."""
-    shapes = ((features, 1, HIDDEN), (1, HIDDEN), (1, HIDDEN), (1, 1))
+    shapes = ((features, 1, HIDDEN), (1, HIDDEN), (HIDDEN, 1, labels), (1, labels))
     bounds = (features**-0.5,) * 2 + (HIDDEN**-0.5,) * 2
     draws = (torch.empty(s).uniform_(-b, b, generator=generator) for s, b in zip(shapes, bounds, strict=True))
     return _Network(*(draw.repeat_interleave(heads, dim=draw.ndim - 2).contiguous().requires_grad_() for draw in draws))
 
 
 def _class_weights(y: Tensor, balanced: bool) -> Tensor:
-    counts = torch.stack([(y == 0).sum(), (y == 1).sum()])
-    return len(y) / (2 * counts) if balanced else torch.ones(2)
+    """[2, L], of the negatives and the positives of each label."""
+    counts = torch.stack([(y == 0).sum(0), (y == 1).sum(0)])
+    return len(y) / (2 * counts) if balanced else torch.ones(counts.shape)

@@ -317,3 +317,5 @@ MULTILABEL: dict[str, Callable[[Path], Rows]] = {
     "goemotions": _goemotions,
     "reuters21578": _reuters,
 }
+# Text and structures in thousands of sparse features; networks leave them out.
+TEXT = ("sms_spam", "hiv", "rcv1sub1", "goemotions", "reuters21578")

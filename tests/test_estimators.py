@@ -21,7 +21,7 @@ from torch import nn
 
 import aimfor
 from aimfor.calibration import calibration
-from aimfor.estimators import PositiveClassWarning
+from aimfor.intake import PositiveClassWarning
 from aimfor.parts import NoValidationWarning
 
 QUICK = {"steps": 40, "batch_size": 64, "random_state": 0}
@@ -366,6 +366,13 @@ def test_partial_fit_goes_on_from_fit():
         model.partial_fit(X, 1 - y)
     assert np.corrcoef(model.raw_scores(X)[:, 0], fitted[:, 0])[0, 1] < 0.9  # the optimiser is that of this model
     assert [row["name"] for row in model.history_[-21:]] == 21 * ["aucpr, hinge, from scratch"]
+
+
+def test_partial_fit_follows_an_aim_that_was_changed():
+    X, y = imbalanced()
+    model = aimfor.Classifier("aucpr", **QUICK).partial_fit(X, y)
+    model.set_params(aim="recall@precision>=0.8").partial_fit(X, y)
+    assert [entry["name"].split(",")[0] for entry in model.history_] == ["aucpr", "recall@precision>=0.8"]
 
 
 def test_several_labels_are_0_or_1():

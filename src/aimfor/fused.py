@@ -37,6 +37,7 @@ ROUNDING = {torch.float64: 1e-10, torch.float32: 1e-5}
 WITHOUT_DOUBLE = ("mps",)
 # At most so many factors 1 + e^z whose product is taken before its log, as long as that stays finite.
 FACTORS = 32, 8, 2, 1
+BITS = 1 / math.log(2)  # of a natural logarithm
 
 Block = tuple[slice, slice]
 """Rows and labels."""
@@ -290,7 +291,7 @@ class Curve:
         highest, widest = farthest.tolist()
         if highest > FARTHEST or widest > WIDEST:
             return None
-        torch.mul(self.scores, 1 / math.log(2), out=out).exp2_()  # several times as fast as exp
+        torch.mul(self.scores, BITS, out=out).exp2_()  # several times as fast as exp
         return (-self.thresholds).exp_()
 
 
@@ -397,7 +398,7 @@ class Sigmoid(Curve):
 class Log(Curve):
     """log2(1 + e^z). While nothing is far apart the sum of logs over rows is the log of their product."""
 
-    unit = 1 / math.log(2)
+    unit = BITS
 
     def __init__(self, piece: Piece, thresholds: Tensor):
         super().__init__(piece, thresholds)
@@ -405,7 +406,7 @@ class Log(Curve):
         rows = whole = len(self.scores)
         factors = self.exponentials(self.scores)
         if factors is not None:
-            self.factors, self.unit = self.steps(factors), factors * Log.unit
+            self.factors, self.unit = self.steps(factors), factors * BITS
             together = 1 if piece.weights is not None else self._together(factors)
             products, rest = divmod(rows, together)
             rows, whole = products + rest, products * together
@@ -430,7 +431,7 @@ class Log(Curve):
         if self.factors is None:
             z = torch.sub(self.scores, self.ends[step], out=self.terms)
             # log(1 + e^z) = max(0, z) + log(1 + e^-|z|), which does not overflow
-            torch.abs(z, out=self.logs).neg_().exp_().log1p_().add_(z.clamp(min=0.0)).div_(math.log(2))
+            torch.abs(z, out=self.logs).neg_().exp_().log1p_().add_(z.clamp(min=0.0)).mul_(BITS)
             return z.sigmoid_()
         # What 1 + x loses of a small x is below the last digit of the loss of one example at its threshold.
         factors = torch.addcmul(self.one, self.scores, self.factors[step], out=self.terms)
