@@ -36,6 +36,8 @@ NOISE = 0.5
 AREA_SHARE = 1 / 3
 # From so many labels on, labels are compared instead of rows: they are as many independent comparisons.
 MANY_LABELS = 20
+# Several labels tell decays apart that lie closer than those tried first: from the best of them by these factors.
+BETWEEN = 0.3, 3.0
 # The stages of a contest.
 LOG_LOSS, THE_AIM = "log-loss", "the aim"
 
@@ -213,6 +215,12 @@ def compete(
             converge_(linear, recipes, data, multiclass, generator)
             supervision.keep(LOG_LOSS, Kept({"generator": generator.bit_generator.state}, linear.state_dict()))
         candidates = look(linear, recipes, validation.rows, judge, 0, multiclass)
+        if linear.num_labels > 1 and len(decays) > 1:
+            finer = [replace(best_of(candidates).recipe, decay=best_of(candidates).recipe.decay * by) for by in BETWEEN]
+            heads = make_heads(len(finer), seed)
+            assert isinstance(heads, Layers)
+            converge_(heads, finer, data, multiclass, generator)
+            candidates += look(heads, finer, validation.rows, judge, 0, multiclass)
         if kept is None:
             seen = [seen_of(LOG_LOSS, one, 0) for one in candidates]
             supervision.looked(seen, best_of(candidates).value)

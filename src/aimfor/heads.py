@@ -111,16 +111,22 @@ class Rows:
         """Whether batches are `Bags`."""
         return hasattr(self.features, "indptr")
 
-    def take(self, rows: np.ndarray | slice) -> Tensor | Bags:
-        """These rows, scaled."""
+    def scaled(self, rows: np.ndarray | slice) -> Any:
+        """These rows as they would be given out, in double precision: an array, or SciPy CSR."""
         chosen, (mean, scale) = self.features[rows if self.index is None else self.index[rows]], self.scaling
         if isinstance(chosen, np.ndarray):
-            scaled = torch.from_numpy((chosen - mean) / scale if mean is not None else chosen / scale)
-            return scaled.to(device=self.device, dtype=self.dtype)
-        columns = torch.from_numpy(chosen.indices.astype(np.int64))
-        values = torch.from_numpy(chosen.data / scale[chosen.indices]).to(self.dtype)
-        starts = torch.from_numpy(chosen.indptr[:-1].astype(np.int64))
-        return Bags(columns.to(self.device), values.to(self.device), starts.to(self.device), chosen.shape[1])
+            return (chosen - mean) / scale if mean is not None else chosen / scale
+        return type(chosen)((chosen.data / scale[chosen.indices], chosen.indices, chosen.indptr), chosen.shape)
+
+    def take(self, rows: np.ndarray | slice) -> Tensor | Bags:
+        """These rows, scaled."""
+        scaled = self.scaled(rows)
+        if isinstance(scaled, np.ndarray):
+            return torch.from_numpy(scaled).to(device=self.device, dtype=self.dtype)
+        columns = torch.from_numpy(scaled.indices.astype(np.int64))
+        values = torch.from_numpy(scaled.data).to(self.dtype)
+        starts = torch.from_numpy(scaled.indptr[:-1].astype(np.int64))
+        return Bags(columns.to(self.device), values.to(self.device), starts.to(self.device), scaled.shape[1])
 
 
 @contextmanager
