@@ -33,7 +33,7 @@ from aimfor.objectives import Recipe
 from common import Cells
 from data import data_folder
 from remade import Remade, compare
-from suite_baselines import Candidate, logistic_regressions, networks, one_against_rest
+from suite_baselines import Candidate, logistic_regressions, networks
 from suite_data import Features, Rows
 from suite_report import EITHER, OURS, gains, overall, report
 
@@ -213,10 +213,7 @@ def log_losses(
     grids, seconds = {}, {}
     for balanced in weightings:
         start = time.perf_counter()
-        if Y.shape[1] > 1:
-            grids[balanced] = one_against_rest(X, Y, X_validation, X_test)
-        else:
-            grids[balanced] = logistic_regressions(X, Y, X_validation, X_test, balanced=balanced)
+        grids[balanced] = logistic_regressions(X, Y, X_validation, X_test, balanced=balanced)
         seconds[balanced] = time.perf_counter() - start
     return grids, seconds
 
