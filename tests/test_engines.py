@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 import aimfor
 from aimfor import engines, fused, native
+from aimfor.batches import Batch
 from cases import AIMS, NATIVE, SURROGATES
 
 ROOT = Path(__file__).parent.parent
@@ -381,6 +382,20 @@ def test_pieces_of_the_fused_pass_are_small(monkeypatch):
     aimfor.Loss("aucpr", num_labels=3000)(*batch(200, 3000))
     assert max(sizes) <= fused.CPU_PIECE
     assert sum(sizes) == 200 * 3000
+
+
+@pytest.mark.parametrize("surrogate", SURROGATES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_pieces_along_rows_and_labels_add_up(surrogate, weighted, monkeypatch):
+    monkeypatch.setattr(fused, "CPU_PIECE", 1024)
+    loss = prepared("aucpr", surrogate, 100, monkeypatch, constraint="exact")
+    scores, y = batch(50, 100)
+    listed = fused.listed(Batch(scores, y.float(), None, None))
+    assert len({rows.start for rows, _ in fused._blocks(listed)}) > 2
+    assert len({labels.start for _, labels in fused._blocks(listed)}) > 2
+    assert int(y.sum()) > fused.POSITIVE_PIECES * 1024 // 10
+    extra = {"weights": torch.rand(50, 100, generator=torch.Generator().manual_seed(1))} if weighted else {}
+    check("fused", loss, scores, y, monkeypatch, **extra)
 
 
 def test_engine_says_which_and_why(monkeypatch):
