@@ -12,6 +12,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_multilabel_classification
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -20,9 +21,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
 import aimfor
+from aimfor import estimators
 from aimfor.calibration import calibration
+from aimfor.candidates import LOG_LOSS
 from aimfor.intake import PositiveClassWarning
 from aimfor.parts import NoValidationWarning
+from aimfor.supervision import Supervision
 
 QUICK = {"steps": 40, "batch_size": 64, "random_state": 0}
 RANDOM_BATCHES = "batches are drawn at random, as in scikit-learn's SGDClassifier"
@@ -366,6 +370,71 @@ def test_partial_fit_goes_on_from_fit():
         model.partial_fit(X, 1 - y)
     assert np.corrcoef(model.raw_scores(X)[:, 0], fitted[:, 0])[0, 1] < 0.9  # the optimiser is that of this model
     assert [row["name"] for row in model.history_[-21:]] == 21 * ["aucpr, hinge, from scratch"]
+
+
+def test_a_partial_fit_that_fails_changes_nothing(monkeypatch):
+    X, y = imbalanced()
+    model = aimfor.Classifier("aucpr", **QUICK).fit(X, y).partial_fit(X, y)
+    before, history, threshold = model.raw_scores(X), model.history_, model.threshold_
+
+    def fail(*arguments, **options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(estimators, "operating_point", fail)
+        with pytest.raises(KeyboardInterrupt):
+            model.partial_fit(X, 1 - y)
+        with pytest.raises(KeyboardInterrupt):
+            (new := aimfor.Classifier("aucpr", **QUICK)).partial_fit(X, y)
+    np.testing.assert_array_equal(model.raw_scores(X), before)
+    assert (model.history_, model.threshold_) == (history, threshold)
+    again = aimfor.Classifier("aucpr", **QUICK).fit(X, y).partial_fit(X, y).partial_fit(X, y)
+    np.testing.assert_array_equal(model.partial_fit(X, y).raw_scores(X), again.raw_scores(X))
+    with pytest.raises(NotFittedError):
+        new.predict(X)
+
+
+@pytest.mark.parametrize("model", ["linear", "mlp"])
+def test_sparse_rows_for_a_model_of_dense_ones(model):
+    X, y = imbalanced()
+    fitted = aimfor.Classifier("aucpr", model=model, **QUICK).fit(X + 5, y)
+    sparse_rows = sparse.csr_matrix(X + 5)
+    np.testing.assert_allclose(fitted.decision_function(sparse_rows), fitted.decision_function(X + 5), atol=1e-6)
+    other = aimfor.Classifier("aucpr", model=model, **QUICK).fit(X + 5, y, validation_data=(sparse_rows, y))
+    same = aimfor.Classifier("aucpr", model=model, **QUICK).fit(X + 5, y, validation_data=(X + 5, y))
+    assert other.threshold_ == pytest.approx(same.threshold_, abs=1e-6)
+
+
+@pytest.mark.parametrize("unit", [1e-20, 1e12])
+def test_units_of_the_features_do_not_matter(unit):
+    X, y = imbalanced()
+    expected = aimfor.Classifier("aucpr", **QUICK).fit(X, y).score(X, y)
+    assert aimfor.Classifier("aucpr", **QUICK).fit(unit * X, y).score(unit * X, y) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("far", [1e-30, 1e-300, 1e30])
+def test_weights_too_far_apart_are_refused(far):
+    X, y = imbalanced()
+    with pytest.raises(ValueError, match="sample_weight must be 0 or within a factor of 1e"):
+        aimfor.Classifier("aucpr", **QUICK).fit(X, y, sample_weight=np.where(y == 1, far, 1.0))
+
+
+def test_looks_at_log_loss_are_told_before_it_is_kept():
+    """What is kept holds the looks so far: a training that is taken up would tell of none."""
+    events = []
+
+    class Recorded(Supervision):
+        def looked(self, looks, best):
+            events.append(("looked", looks[0].stage))
+
+        def keep(self, stage, kept):
+            events.append(("kept", stage))
+
+    X, Y = make_multilabel_classification(100, n_classes=3, random_state=0)
+    for labels in (Y[:, 0], Y):
+        events.clear()
+        aimfor.Classifier("aucpr", **QUICK).fit_supervised(X, labels, None, None, Recorded())
+        assert events[:2] == [("looked", LOG_LOSS), ("kept", LOG_LOSS)]
 
 
 def test_partial_fit_follows_an_aim_that_was_changed():

@@ -36,8 +36,9 @@ NOISE = 0.5
 AREA_SHARE = 1 / 3
 # From so many labels on, labels are compared instead of rows: they are as many independent comparisons.
 MANY_LABELS = 20
-# Several labels tell decays apart that lie closer than those tried first: from the best of them by these factors.
-BETWEEN = 0.3, 3.0
+# Several labels or classes tell decays apart that lie nearer than those tried first: two more, these factors from the
+# best.
+NEARER = 0.3, 3.0
 # The stages of a contest.
 LOG_LOSS, THE_AIM = "log-loss", "the aim"
 
@@ -205,7 +206,13 @@ def compete(
     recipes = log_loss_recipes(decays, multiclass)
     heads = make_heads(len(recipes), seed)
     linear = heads if isinstance(heads, Layers) and heads.linear else None
-    if linear is not None:  # log-loss has one minimum, which is then found exactly
+    if linear is None:
+        candidates = trained(heads, recipes, LOG_LOSS)
+    else:  # log-loss has one minimum, which is then found exactly
+
+        def look_at(heads: Layers, recipes: list[Recipe]) -> list[Candidate]:
+            return look(heads, recipes, validation.rows, judge, 0, multiclass)
+
         supervision.begun(LOG_LOSS)
         if (kept := supervision.kept(LOG_LOSS)) is not None:
             with taken_up(LOG_LOSS):
@@ -213,19 +220,18 @@ def compete(
                 generator.bit_generator.state = kept.facts["generator"]
         else:
             converge_(linear, recipes, data, multiclass, generator)
-            supervision.keep(LOG_LOSS, Kept({"generator": generator.bit_generator.state}, linear.state_dict()))
-        candidates = look(linear, recipes, validation.rows, judge, 0, multiclass)
+        now = Kept({"generator": generator.bit_generator.state}, linear.state_dict())
+        candidates = look_at(linear, recipes)
         if linear.num_labels > 1 and len(decays) > 1:
-            finer = [replace(best_of(candidates).recipe, decay=best_of(candidates).recipe.decay * by) for by in BETWEEN]
-            heads = make_heads(len(finer), seed)
+            leader = best_of(candidates).recipe
+            nearer = [replace(leader, decay=leader.decay * factor) for factor in NEARER]
+            heads = make_heads(len(nearer), seed)
             assert isinstance(heads, Layers)
-            converge_(heads, finer, data, multiclass, generator)
-            candidates += look(heads, finer, validation.rows, judge, 0, multiclass)
+            converge_(heads, nearer, data, multiclass, generator)
+            candidates += look_at(heads, nearer)
         if kept is None:
-            seen = [seen_of(LOG_LOSS, one, 0) for one in candidates]
-            supervision.looked(seen, best_of(candidates).value)
-    else:
-        candidates = trained(heads, recipes, LOG_LOSS)
+            supervision.looked([seen_of(LOG_LOSS, one, 0) for one in candidates], best_of(candidates).value)
+            supervision.keep(LOG_LOSS, now)
     # Of equal ones the plain with the strongest decay.
     best = max(candidates, key=lambda one: (one.merit, not one.recipe.balanced, one.recipe.decay))
     recipes = aim_recipes(aim, best.recipe.decay, restarts)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -112,10 +115,20 @@ class Classifier(Intake):
         self, X: Any, y: Any, sample_weight: Any, validation_data: tuple[Any, ...] | None, supervision: Supervision
     ) -> Contest | None:
         """`fit` for those who keep its state, stop it or compare its candidates; the contest, None with a solver."""
-        before = dict(vars(self))
-        try:
+        with self._unchanged_on_error({}):
             return self._fit(X, y, sample_weight, validation_data, supervision)
-        except BaseException:  # also when it is interrupted: what was fitted before still is
+
+    @contextmanager
+    def _unchanged_on_error(self, copies: dict[str, Any]) -> Iterator[None]:
+        """Inside, what was fitted before still is when something goes wrong, also when it is interrupted.
+
+        Args:
+            copies: attributes that are changed in place, as they were.
+        """
+        before = {**vars(self), **copies}
+        try:
+            yield
+        except BaseException:
             vars(self).clear()
             vars(self).update(before)
             raise
@@ -151,7 +164,7 @@ class Classifier(Intake):
                     multiclass=self.targets_.multiclass,
                     single=self._single_recipe(aim),
                     restarts=self.restarts,
-                    decays=self._decays(),
+                    decays=self._decays(outputs),
                     budget=self._budget(),
                     seed=seed,
                     supervision=supervision,
@@ -183,6 +196,12 @@ class Classifier(Intake):
         Returns:
             Itself.
         """
+        before = copy.deepcopy({name: value for name, value in vars(self).items() if name in ("model_", "running_")})
+        with self._unchanged_on_error(before):
+            self._go_on(X, y, classes, sample_weight)
+        return self
+
+    def _go_on(self, X: Any, y: Any, classes: ArrayLike | None, sample_weight: Any) -> None:
         aim = self.check_options()
         first = not hasattr(self, "model_")
         X, labels, weights = self._check_rows(X, y, sample_weight, classes=classes, first=first, partial=True)
@@ -193,16 +212,15 @@ class Classifier(Intake):
             self.scaling_ = Scaling.of(X, None, weights)
             self.model_ = self._make_heads(1, seed)
             self.history_ = []
-        recipe = self._single_recipe(aim) or Recipe(aim, "hinge", decay=self._decays()[0])
+        recipe = self._single_recipe(aim) or Recipe(aim, "hinge", decay=self._decays(self.targets_.num_outputs)[0])
         if not hasattr(self, "running_") or self.running_[0] != recipe:  # another aim starts its multipliers anew
             self.model_ = self.model_.float()
             objectives = Objectives([recipe], self.model_.num_labels, self._data(part), self.targets_.multiclass)
             optimiser = torch.optim.Adam(self.model_.parameters(), lr=self._budget().rate)
             self.running_ = recipe, objectives, optimiser
         train_one(self.model_.float(), *self.running_, self._data(part), self._budget().batch_size, seed)
-        self.history_.append({"name": self.running_[0].name, "rows": len(labels)})
+        self.history_ = [*self.history_, {"name": self.running_[0].name, "rows": len(labels)}]
         self._decide(aim, part, "the rows of the last partial_fit, trained on", part)
-        return self
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Raw scores minus the operating threshold, so that 0 is the decision; raw scores where there is no threshold.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from aimfor.heads import Heads, Layers, chunks
+from aimfor.heads import Heads, Layers, Rows, chunks
 from aimfor.objectives import Data, LogLoss, Recipe
 
 # Rows that a full-batch fit of log-loss reads at most; a linear model learns nothing more from others.
@@ -26,7 +27,7 @@ def converge_(
     heads: Layers, recipes: Sequence[Recipe], data: Data, multiclass: bool, generator: np.random.Generator
 ) -> None:
     """Bring linear heads to the minimum of their penalised log-loss on all rows: one head and label after the other
-    where that is quick, else, and for exclusive classes, all together by L-BFGS.
+    where that is quick, else all together by L-BFGS.
     """
     count = len(data.rows)
     if count > FULL_BATCH_ROWS:
@@ -34,8 +35,8 @@ def converge_(
     else:
         index = np.arange(count)
     quick = heads.num_labels * len(index) * data.rows.num_features**2 <= MOST_FOR_NEWTON
-    if not multiclass and (quick or data.rows.sparse):
-        each_(heads, recipes, data, index)
+    if quick or data.rows.sparse:
+        each_(heads, recipes, data, index, multiclass)
         return
     batches = [data.take(index[part]) for part in chunks(len(index))]
     total = sum(float(len(labels) if weights is None else weights.sum()) for _, labels, weights in batches)
@@ -66,42 +67,57 @@ def converge_(
     optimiser.step(value)
 
 
-def each_(heads: Heads, recipes: Sequence[Recipe], data: Data, index: np.ndarray) -> None:
-    """The minimum of every head and label by itself, by scikit-learn: Newton's steps for dense rows, which features of
-    any correlation suit; L-BFGS for sparse ones, from the minimum at the next stronger decay."""
+def each_(heads: Heads, recipes: Sequence[Recipe], data: Data, index: np.ndarray, multiclass: bool) -> None:
+    """The minimum of every head and label by itself, by scikit-learn: Newton's steps for dense rows of a label, which
+    features of any correlation suit; else L-BFGS, from the minimum at the next stronger decay."""
     from scipy.linalg import LinAlgWarning
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
-    sparse = data.rows.sparse
-    if sparse:
-        features = data.rows.scaled(index)
-    else:
-        features = np.empty((len(index), data.rows.num_features))
-        for part in chunks(len(index)):
-            features[part] = data.rows.scaled(index[part])
-    solver = {"solver": "lbfgs", "tol": 1e-5} if sparse else {"solver": "newton-cholesky", "tol": 1e-6}
+    features = _features(data.rows, index)
+    newton = not data.rows.sparse and not multiclass
     row_weights = np.ones(len(index)) if data.weights is None else data.weights[index].double().numpy()
     weights = np.zeros((len(recipes), features.shape[1], heads.num_labels), dtype=np.float32)
-    offsets = np.zeros((len(recipes), heads.num_labels), dtype=np.float32)
+    # A label or class that these rows tell nothing of is taken for rare.
+    offsets = np.full((len(recipes), heads.num_labels), -math.log(2 * len(index) + 1), dtype=np.float32)
     by_strength = sorted(range(len(recipes)), key=lambda head: (recipes[head].balanced, -recipes[head].decay))
-    for label in range(heads.num_labels):
-        positive = data.labels[index, label].numpy() == 1
-        share = np.average(positive, weights=row_weights)
-        if share in (0, 1):  # a label that these rows tell nothing of
-            offsets[:, label] = (1 if share else -1) * math.log(2 * len(index) + 1)
+    for label in range(1 if multiclass else heads.num_labels):
+        target = data.labels[index].numpy() if multiclass else data.labels[index, label].numpy()
+        found, shares = np.unique(target, return_inverse=True)
+        if len(found) < 2:
+            if found[0] == 1 and not multiclass:
+                offsets[:, label] *= -1
             continue
-        model = LogisticRegression(max_iter=1000 if sparse else 100, warm_start=sparse, **solver)
+        # Which columns its coefficients are: of two classes scikit-learn has only the second.
+        columns = found[-1:] if multiclass and len(found) == 2 else found if multiclass else [label]
+        if multiclass:
+            offsets[:, found] = 0.0
+        totals = np.bincount(shares, weights=row_weights)
+        balance = (totals.sum() / (len(found) * totals))[shares]
+        model = LogisticRegression(
+            solver="newton-cholesky" if newton else "lbfgs", max_iter=100 if newton else 1000, warm_start=not newton
+        )
         for head in by_strength:
             recipe = recipes[head]
-            factors = np.where(positive, 0.5 / share, 0.5 / (1 - share)) if recipe.balanced else 1.0
-            strength = 1 / (max(recipe.decay, SMALLEST_DECAY) * row_weights.sum())
+            decay = max(recipe.decay, SMALLEST_DECAY)
+            # Where decay is weak, so are the slopes that are left to go down.
+            model.set_params(C=1 / (decay * row_weights.sum()), tol=1e-6 if newton else min(1e-5, decay))
             with warnings.catch_warnings():
                 # Separable rows have no minimum to speak of; where the steps end is as good.
                 for kind in (ConvergenceWarning, LinAlgWarning):
                     warnings.simplefilter("ignore", kind)
-                model.set_params(C=strength).fit(features, positive, sample_weight=row_weights * factors)
-            weights[head, :, label], offsets[head, label] = model.coef_[0], np.asarray(model.intercept_)[0]
+                model.fit(features, target, sample_weight=row_weights * balance if recipe.balanced else row_weights)
+            weights[head][:, columns], offsets[head, columns] = model.coef_.T, model.intercept_
     for head in range(len(recipes)):
         tensors = {"weights.0": torch.from_numpy(weights[head]), "offsets.0": torch.from_numpy(offsets[head])}
         heads.set_head_(head, tensors)
+
+
+def _features(rows: Rows, index: np.ndarray) -> Any:
+    """Scaled rows in double precision, SciPy CSR or an array."""
+    if rows.sparse:
+        return rows.scaled(index)
+    features = np.empty((len(index), rows.num_features))
+    for part in chunks(len(index)):  # one part after the other, so that there is one array of this size
+        features[part] = rows.scaled(index[part])
+    return features

@@ -73,7 +73,7 @@ class Scaling(NamedTuple):
         mean = average(lambda rows: rows)
         scale = np.sqrt(average(lambda rows: np.square(rows - mean)))
         # Rounding leaves a constant a spread of some units in the last place.
-        flat = scale <= 1e-12 * np.maximum(1.0, np.abs(mean))
+        flat = scale <= 1e-12 * np.abs(mean)
         return cls(mean, np.where(flat, 1.0, scale))
 
 
@@ -109,11 +109,13 @@ class Rows:
     @property
     def sparse(self) -> bool:
         """Whether batches are `Bags`."""
-        return hasattr(self.features, "indptr")
+        return hasattr(self.features, "indptr") and self.scaling.mean is None
 
     def scaled(self, rows: np.ndarray | slice) -> Any:
         """These rows as they would be given out, in double precision: an array, or SciPy CSR."""
         chosen, (mean, scale) = self.features[rows if self.index is None else self.index[rows]], self.scaling
+        if not isinstance(chosen, np.ndarray) and mean is not None:  # sparse rows for a model of dense ones
+            chosen = chosen.toarray()
         if isinstance(chosen, np.ndarray):
             return (chosen - mean) / scale if mean is not None else chosen / scale
         return type(chosen)((chosen.data / scale[chosen.indices], chosen.indices, chosen.indptr), chosen.shape)

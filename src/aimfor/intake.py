@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from aimfor import checks
+from aimfor.batches import LARGEST_WEIGHT
 from aimfor.operating_points import NEEDS_EQUAL_WEIGHTS
 from aimfor.options import Options
 from aimfor.parts import Part
@@ -72,6 +73,9 @@ class Intake(Options):
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
             kept = weights > 0
             checks.rule(bool(kept.any()), "sample_weight", "must have an entry above 0", "none")
+            least, most = weights[kept].min(), weights.max()
+            near = f"must be 0 or within a factor of {LARGEST_WEIGHT:g} of one another"
+            checks.rule(least >= most / LARGEST_WEIGHT, "sample_weight", near, f"{least:g} and {most:g}")
             if not kept.all():
                 X, labels, weights = X[kept], labels[kept], weights[kept]
         if not partial and self.targets_.one_label and len(np.unique(labels)) < 2:

@@ -113,7 +113,10 @@ class Options(ClassifierMixin, BaseEstimator):
         rate = rate if self.learning_rate == "auto" else float(self.learning_rate)
         return Budget(self.steps, rate, size if self.batch_size == "auto" else int(self.batch_size), self.patience)
 
-    def _decays(self) -> tuple[float, ...]:
+    def _decays(self, outputs: int) -> tuple[float, ...]:
         if self.weight_decay != "auto":
             return (float(self.weight_decay),)
-        return (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1) if self.model == "linear" else (0.0, 0.03, 0.1, 0.3, 1.0)
+        if self.model != "linear":
+            return 0.0, 0.03, 0.1, 0.3, 1.0
+        # One decay for several labels, of which some are rare, is never so weak, and its minimum the farthest.
+        return ((1e-7,) if outputs == 1 else ()) + (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
