@@ -83,7 +83,7 @@ def where_it_pays() -> str:
         f"Figure 1 it reaches {ours:.0%} of the precision that the best line has at recall 0.95, log-loss "
         f"{theirs:.0%}; with a linear head on CIFAR-10 features, one class against the rest, it adds "
         f"{page.signed(recall, 3)} of recall at precision 0.9 to the {bce:.3f} of BCE (softmax by probabilities, which "
-        f"uses that classes exclude one another, has {softmax:.3f}); and over the tabular sets of the public suite the "
+        f"uses that classes exclude one another, has {softmax:.3f}); and over the sets of the public suite the "
         f"five aims gain a linear model {told(over_sets())} over tuned log-loss and {told(over_sets(other=EITHER))} "
         "over the better of plain and balanced log-loss, chosen as the estimator chooses, most of it on a few sets."
     )

@@ -25,7 +25,6 @@ from common import AdamW
 from suite_data import Features
 
 C_GRID = (1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3)
-C_GRID_MULTILABEL = C_GRID[1:-1]
 TOLERANCE = 1e-6  # largest entry of the gradient of the mean loss
 MAX_ITERATIONS = 20_000
 NEWTON_FEATURES = 600  # up to here a step of Newton's method costs less than the many steps of L-BFGS it saves
@@ -58,9 +57,8 @@ def logistic_regressions(
 ) -> list[Candidate]:
     """Logistic regression at every C, strongest regularisation first; each label by itself, at the same C for all."""
     X_fit, X_validation, X_test = scaled(X_fit, X_validation, X_test)
-    grid = C_GRID if Y_fit.shape[1] == 1 else C_GRID_MULTILABEL
-    scores = [np.zeros((len(grid), X.shape[0], Y_fit.shape[1])) for X in (X_validation, X_test)]
-    converged = np.ones(len(grid), dtype=bool)
+    scores = [np.zeros((len(C_GRID), X.shape[0], Y_fit.shape[1])) for X in (X_validation, X_test)]
+    converged = np.ones(len(C_GRID), dtype=bool)
     for label in np.flatnonzero(Y_fit.any(0)):  # one without a positive has no optimum and keeps the score 0
         model = LogisticRegression(
             solver="newton-cholesky" if X_fit.shape[1] <= NEWTON_FEATURES else "lbfgs",
@@ -69,7 +67,7 @@ def logistic_regressions(
             tol=TOLERANCE,
             warm_start=True,
         )
-        for place, C in enumerate(grid):
+        for place, C in enumerate(C_GRID):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 model.set_params(C=C).fit(X_fit, Y_fit[:, label])
@@ -77,7 +75,7 @@ def logistic_regressions(
             converged[place] &= not unfinished and int(model.n_iter_.max()) < MAX_ITERATIONS
             for X, found in zip((X_validation, X_test), scores, strict=True):
                 found[place, :, label] = model.decision_function(X)
-    return [Candidate(f"C={C:g}", bool(converged[i]), *(found[i] for found in scores)) for i, C in enumerate(grid)]
+    return [Candidate(f"C={C:g}", bool(converged[i]), *(found[i] for found in scores)) for i, C in enumerate(C_GRID)]
 
 
 class Setting(NamedTuple):

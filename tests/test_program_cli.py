@@ -235,6 +235,8 @@ def test_the_positive_class_and_the_rows_that_measure_are_named(command, files, 
     assert "never saw" not in told.out
     told = command("evaluate", files / "run", files / "train.csv")
     assert "the rows it was fitted on" in told.out
+    told = command("evaluate", files / "run", files / "new.csv")
+    assert "rows of files it was not fitted on" in told.out
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from aimfor.operating_points import OperatingPoint
 from aimfor.program.datasets import features_of, labels_of, weights_of
 from aimfor.program.errors import DataError
 from aimfor.program.fitting import aims_of
-from aimfor.program.measures import UNSEEN, measure_label
+from aimfor.program.measures import measure_label
 from aimfor.program.model_files import LoadedModel, load_model
 from aimfor.program.tables import Table, open_table
 from aimfor.program.writing import open_writer
@@ -135,7 +135,8 @@ def evaluate(folder: Path, paths: list[str]) -> list[dict[str, Any]]:
             aim=aims[index],
             weights=weights,
             positive=known[1] if len(scorer.labels) == 1 else "1",
-            on="the rows it was fitted on" if fitted_on else UNSEEN,
+            # The same rows may lie in another file.
+            on="the rows it was fitted on" if fitted_on else "rows of files it was not fitted on",
         )
         for index, name in enumerate(scorer.labels)
     ]
