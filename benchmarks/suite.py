@@ -235,8 +235,8 @@ def section() -> str:
             "chooses its own setting, by its own metric on the validation rows, and all methods take their "
             "threshold there. *Either* has the settings of plain and balanced log-loss and chooses by the estimator's "
             "own rule, metric and area with its noise rule. Exact metric on test rows, mean over sets. The first "
-            "standard error is over sets, that of another collection of sets; the second of just these sets, from their splits. "
-            "*Lost (Holm)* counts sets with a loss that is significant after Holm's correction.",
+            "standard error is over sets, that of another collection of sets; the second of just these sets, from "
+            "their splits. *Lost (Holm)* counts sets with a loss that is significant after Holm's correction.",
             *(table.markdown() for table in tables),
             *worst_and_best(cells),
             "A threshold that just meets a constraint on the validation rows meets it on other rows about every second "
