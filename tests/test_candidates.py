@@ -60,3 +60,11 @@ def test_log_loss_is_left_only_for_more_than_noise():
     log_loss, own = Recipe(None), Recipe(aim, "hinge")
     assert choose([candidate(log_loss, plain), candidate(own, nearly, better=1e-3)], aim, labels, None, seed=0) == 0
     assert choose([candidate(log_loss, plain), candidate(own, perfect)], aim, labels, None, seed=0) == 1
+
+
+def test_of_equals_the_strongest_decay_is_chosen():
+    """Also when all of them rank without an error, where the weakest has the largest weights."""
+    aim, labels = aimfor.aim("aucpr"), np.array([[0], [0], [1]])
+    recipes = [Recipe(None, decay=1e-7), Recipe(None, decay=1e-1), Recipe(None, decay=1e-3), Recipe(aim, decay=1e-1)]
+    equal = [Candidate(recipe, 1.0, 1.0, labels.astype(float), {}, 0, {}) for recipe in recipes]
+    assert choose(equal, aim, labels, None, seed=0) == 1

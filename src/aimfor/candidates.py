@@ -25,7 +25,7 @@ from aimfor.heads import Heads, Layers
 from aimfor.metrics import UndefinedMetricWarning
 from aimfor.objectives import Data, Recipe
 from aimfor.supervision import Kept, Supervision, taken_up
-from aimfor.training import Budget, Candidate, Judgement, best_of, judged, look, seen_of, train
+from aimfor.training import Budget, Candidate, Judgement, best_of, judged, look, rank, seen_of, train
 
 # Resamples of the validation rows from which the noise of a difference is known.
 RESAMPLES = 200
@@ -101,7 +101,7 @@ def choose(candidates: Sequence[Candidate], aim: Aim, labels: np.ndarray, weight
     Returns:
         Its index.
     """
-    order = sorted(range(len(candidates)), key=lambda index: -candidates[index].merit)
+    order = sorted(range(len(candidates)), key=lambda index: rank(candidates[index]), reverse=True)
     simple = next(index for index in order if plain(candidates[index].recipe))
     if simple == order[0]:
         return simple

@@ -273,9 +273,15 @@ def look(
     return found
 
 
+def rank(candidate: Candidate) -> tuple[float, float]:
+    """By what candidates are put in order: their merit, then their decay, as rows that all of them get right are no
+    reason for large weights."""
+    return candidate.merit, candidate.recipe.decay
+
+
 def best_of(candidates: Iterable[Candidate]) -> Candidate:
     """The one with the most merit."""
-    return max(candidates, key=lambda one: one.merit)
+    return max(candidates, key=rank)
 
 
 def seen_of(stage: str, candidate: Candidate, step: int) -> Look:
