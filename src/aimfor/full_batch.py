@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,7 @@ def each_(heads: Heads, recipes: Sequence[Recipe], data: Data, index: np.ndarray
     by_strength = sorted(range(len(recipes)), key=lambda head: (recipes[head].balanced, -recipes[head].decay))
     for label in range(1 if multiclass else heads.num_labels):
         target = data.labels[index].numpy() if multiclass else data.labels[index, label].numpy()
-        found, shares = np.unique(target, return_inverse=True)
+        found, which = np.unique(target, return_inverse=True)
         if len(found) < 2:
             if found[0] == 1 and not multiclass:
                 offsets[:, label] *= -1
@@ -92,22 +93,22 @@ def each_(heads: Heads, recipes: Sequence[Recipe], data: Data, index: np.ndarray
         columns = found[-1:] if multiclass and len(found) == 2 else found if multiclass else [label]
         if multiclass:
             offsets[:, found] = 0.0
-        totals = np.bincount(shares, weights=row_weights)
-        balance = (totals.sum() / (len(found) * totals))[shares]
-        model = LogisticRegression(
-            solver="newton-cholesky" if newton else "lbfgs", max_iter=100 if newton else 1000, warm_start=not newton
-        )
-        for head in by_strength:
-            recipe = recipes[head]
-            decay = max(recipe.decay, SMALLEST_DECAY)
-            # Where decay is weak, so are the slopes that are left to go down.
-            model.set_params(C=1 / (decay * row_weights.sum()), tol=1e-6 if newton else min(1e-5, decay))
-            with warnings.catch_warnings():
-                # Separable rows have no minimum to speak of; where the steps end is as good.
-                for kind in (ConvergenceWarning, LinAlgWarning):
-                    warnings.simplefilter("ignore", kind)
-                model.fit(features, target, sample_weight=row_weights * balance if recipe.balanced else row_weights)
-            weights[head][:, columns], offsets[head, columns] = model.coef_.T, model.intercept_
+        totals = np.bincount(which, weights=row_weights)
+        balance = (totals.sum() / (len(found) * totals))[which]
+        for balanced, same_weights in groupby(by_strength, lambda head: recipes[head].balanced):
+            model = LogisticRegression(
+                solver="newton-cholesky" if newton else "lbfgs", max_iter=100 if newton else 1000, warm_start=not newton
+            )
+            for head in same_weights:
+                decay = max(recipes[head].decay, SMALLEST_DECAY)
+                # Where decay is weak, so are the slopes that are left to go down.
+                model.set_params(C=1 / (decay * row_weights.sum()), tol=1e-6 if newton else min(1e-5, decay))
+                with warnings.catch_warnings():
+                    # Separable rows have no minimum to speak of; where the steps end is as good.
+                    for kind in (ConvergenceWarning, LinAlgWarning):
+                        warnings.simplefilter("ignore", kind)
+                    model.fit(features, target, sample_weight=row_weights * balance if balanced else row_weights)
+                weights[head][:, columns], offsets[head, columns] = model.coef_.T, model.intercept_
     for head in range(len(recipes)):
         tensors = {"weights.0": torch.from_numpy(weights[head]), "offsets.0": torch.from_numpy(offsets[head])}
         heads.set_head_(head, tensors)
