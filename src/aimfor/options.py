@@ -118,5 +118,5 @@ class Options(ClassifierMixin, BaseEstimator):
             return (float(self.weight_decay),)
         if self.model != "linear":
             return 0.0, 0.03, 0.1, 0.3, 1.0
-        # One decay for several labels, of which some are rare, is never so weak, and its minimum the farthest.
+        # A decay that serves several labels is hardly ever the weakest, whose minimum takes the longest to find.
         return ((1e-7,) if outputs == 1 else ()) + (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
