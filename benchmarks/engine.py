@@ -20,18 +20,17 @@ Torch is held to vectors of 256 bits (AVX2), and the C++ engine with it. Where t
 """
 
 import argparse
-import csv
 import json
 import os
 import platform
 import random
+import signal
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,10 +38,10 @@ from torch.nn import functional as F
 
 import aimfor
 import page
-from common import RESULTS, provenance
+from engine_report import Row, draw, finished, keep, table
+from engine_report import section as section
 from remade import Remade
 
-NAME = "engine"
 ROWS, LABELS, ANCHORS = 128, 20_000, 10
 # Ratios of times vary so much between minutes of a shared machine.
 TOLERANCE = 1.6
@@ -57,44 +56,8 @@ KEEPS = {
 }  # the first is the largest it takes
 CAPABILITY = "ATEN_CPU_CAPABILITY"
 SETTING = {**KEEPS, CAPABILITY: "avx2" if platform.machine() in ("x86_64", "AMD64") else "default"}
-# What the ratios must not exceed: by what is measured, engine and surrogate.
-MUST = {
-    ("time", "native", "hinge"): 0.6,
-    ("time", "native", "log"): 0.9,
-    ("time", "fused", "hinge"): 2.2,
-    ("time", "fused", "log"): 3.5,
-    ("sparse labels", "native", "hinge"): 0.5,
-    ("sparse labels", "native", "log"): 0.85,
-    ("small 128 x 10", "native", "hinge"): 3.0,
-    ("small 128 x 10", "native", "log"): 3.0,
-    ("small 4096 x 1", "native", "hinge"): 3.0,
-    ("small 4096 x 1", "native", "log"): 3.0,
-    ("whole step", "native", "hinge"): 1.03,
-    ("whole step", "native", "log"): 1.03,
-    ("memory", "native", "hinge"): 0.7,
-    ("memory", "native", "log"): 0.7,
-    ("memory", "fused", "hinge"): 1.1,
-    ("memory", "fused", "log"): 1.1,
-    ("memory, sparse labels", "native", "hinge"): 0.45,
-    ("memory, sparse labels", "native", "log"): 0.45,
-}
 
 Contender = Callable[[], None]
-
-
-class Row(NamedTuple):
-    """A ratio to log-loss."""
-
-    what: str
-    engine: str
-    surrogate: str
-    rows: int
-    labels: int
-    anchors: int
-    threads: int
-    ratio: float
-    low: float
-    high: float
 
 
 def batch(rows: int, labels: int, share: float = SHARE) -> tuple[Tensor, Tensor]:
@@ -105,10 +68,10 @@ def batch(rows: int, labels: int, share: float = SHARE) -> tuple[Tensor, Tensor]
     return scores.requires_grad_(), positive.float()
 
 
-def log_loss(scores: Tensor, labels: Tensor) -> Contender:
+def log_loss(scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> Contender:
     def step() -> None:
         scores.grad = None
-        F.binary_cross_entropy_with_logits(scores, labels).backward()
+        F.binary_cross_entropy_with_logits(scores, labels, weights).backward()
 
     return step
 
@@ -140,9 +103,12 @@ def broadcast(scores: Tensor, labels: Tensor, anchors: int = ANCHORS) -> Contend
 
 
 def compare(
-    reference: Contender, contenders: dict[tuple, Contender], turns: int
+    reference: Contender,
+    contenders: dict[tuple, Contender],
+    turns: int,
+    prepare: Callable[[tuple], None] = lambda name: None,
 ) -> dict[tuple, tuple[float, float, float]]:
-    """Ratio of medians to the reference, and quartiles of the ratios turn by turn."""
+    """Ratio of medians to the reference, and quartiles of the ratios turn by turn; `prepare` is not timed."""
     everyone = {(): reference, **contenders}
     for one in everyone.values():
         for _ in range(2):
@@ -151,6 +117,7 @@ def compare(
     order = random.Random(0)
     for _ in range(turns):
         for name in order.sample(list(everyone), len(everyone)):
+            prepare(name)
             start = time.perf_counter()
             everyone[name]()
             times[name].append(time.perf_counter() - start)
@@ -163,14 +130,20 @@ def compare(
 
 
 def times(engine: str, turns: int, rows: int, labels: int) -> list[Row]:
-    """Every surrogate at the large shape; with the first engine also with weights and masks."""
+    """Every surrogate at the large shape; with the first engine also with weights and masks, and with weights beside
+    log-loss with the same ones."""
     scores, y = batch(rows, labels)
     contenders = {("time", engine, one): ours(engine, one, scores, y) for one in SURROGATES}
     weights, mask = torch.rand(rows, labels) + 0.5, torch.rand(rows, labels) < 0.9
+    weighted = {}
     for one in ("hinge", "log") if engine == ENGINES[0] else ():
         contenders["weights", engine, one] = ours(engine, one, scores, y, weights=weights)
         contenders["mask", engine, one] = ours(engine, one, scores, y, mask=mask)
-    return rows_of(compare(log_loss(scores, y), contenders, turns), rows, labels)
+        weighted["weights on both sides", engine, one] = contenders["weights", engine, one]
+    found = compare(log_loss(scores, y), contenders, turns)
+    if weighted:
+        found |= compare(log_loss(scores, y, weights), weighted, turns)
+    return rows_of(found, rows, labels)
 
 
 def for_scale(turns: int, rows: int, labels: int) -> list[Row]:
@@ -269,7 +242,11 @@ def growth(turns: int, rows: int, labels: int, wide: tuple[int, ...]) -> list[Ro
 
 
 def two_threads(turns: int, rows: int, labels: int) -> list[Row]:
-    """Time with two threads over time with one: 0.5 would be twice as fast."""
+    """Time with two threads over time with one: 0.5 would be twice as fast.
+
+    Beside it what the machine has to give: the time with one thread while another process does the same, over the time
+    alone. Half of that is as fast as two threads can be.
+    """
     scores, y = batch(rows, labels)
 
     def with_threads(count: int, step: Contender) -> Contender:
@@ -283,9 +260,29 @@ def two_threads(turns: int, rows: int, labels: int) -> list[Row]:
     found = []
     for one in ("hinge", "log"):
         step = ours(ENGINES[0], one, scores, y)
-        ratios = compare(with_threads(1, step), {("two threads / one", ENGINES[0], one): with_threads(2, step)}, turns)
+        threads, company = ("two threads / one", ENGINES[0], one), ("two processes / one", ENGINES[0], one)
+        with subprocess.Popen([sys.executable, __file__, "--without-end", one, str(rows), str(labels)]) as neighbour:
+
+            def prepare(name: tuple, neighbour: subprocess.Popen = neighbour, company: tuple = company) -> None:
+                neighbour.send_signal(signal.SIGCONT if name == company else signal.SIGSTOP)
+                time.sleep(0.02)  # until it runs, or does not
+
+            try:
+                time.sleep(5)  # until it has started
+                contenders = {threads: with_threads(2, step), company: with_threads(1, step)}
+                ratios = compare(with_threads(1, step), contenders, turns, prepare)
+            finally:
+                neighbour.kill()
         found += [Row(*name, rows, labels, ANCHORS, 2, *ratio) for name, ratio in ratios.items()]
     return found
+
+
+def without_end(surrogate: str, rows: int, labels: int) -> None:
+    """Steps with one thread until somebody stops it."""
+    torch.set_num_threads(1)
+    step = ours(ENGINES[0], surrogate, *batch(rows, labels))
+    while True:
+        step()
 
 
 def peak(kind: str, surrogate: str, rows: int, labels: int) -> None:
@@ -345,84 +342,6 @@ def memory(rows: int, labels: int) -> list[Row]:
     return found
 
 
-def draw(rows: list[Row]) -> None:
-    """Growth with anchors and labels, as a picture beside the table."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), constrained_layout=True)
-    for axis, what, key in ((axes[0], "anchors", "anchors"), (axes[1], "labels", "labels")):
-        for one in ("hinge", "log"):
-            chosen = [row for row in rows if row.what == what and row.surrogate == one]
-            axis.plot([getattr(row, key) for row in chosen], [row.ratio for row in chosen], marker="o", label=one)
-        axis.axhline(1, color="grey", linewidth=1)
-        axis.set(xlabel=f"number of {what}", ylim=(0, None))
-        axis.legend()
-    axes[0].set_ylabel("time / time of log-loss")
-    axes[1].set_xscale("log")
-    figure.savefig(RESULTS / "engine.png", dpi=110)
-
-
-def keep(rows: list[Row]) -> None:
-    """Write all rows, with the command and the versions that made them."""
-    with (RESULTS / f"{NAME}.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, [*Row._fields, *provenance()], lineterminator="\n")
-        writer.writeheader()
-        for row in rows:
-            numbers = {
-                name: f"{value:.4g}" if isinstance(value, float) else value for name, value in row._asdict().items()
-            }
-            writer.writerow(numbers | provenance())
-
-
-def finished() -> list[Row]:
-    """The committed rows."""
-    return [
-        Row(
-            *(row[name] for name in Row._fields[:3]),
-            *(int(row[name]) for name in Row._fields[3:7]),
-            *(float(row[name]) for name in Row._fields[7:]),
-        )
-        for row in page.committed(NAME).rows
-    ]
-
-
-def table(rows: list[Row]) -> page.Table:
-    lines = []
-    for row in rows:
-        must = MUST.get(row[:3])
-        verdict = "" if must is None else f"{must:g} {'met' if row.ratio <= must else 'MISSED'}"
-        shape = f"{row.rows} x {row.labels}, K = {row.anchors}"
-        quartiles = f"{row.low:.2f} to {row.high:.2f}"
-        lines.append([f"{row.what}, {row.engine}, {row.surrogate}", shape, f"{row.ratio:.2f}", quartiles, verdict])
-    return page.Table("Ratios to log-loss", ["", "shape", "ratio", "quartiles", "asked"], lines)
-
-
-def section() -> str:
-    """The section of the page, from the rows alone."""
-    rows = finished()
-    asked = [row for row in rows if row[:3] in MUST]
-    missed = [f"{row.what} {row.engine} {row.surrogate}" for row in asked if row.ratio > MUST[row[:3]]]
-    return "\n\n".join(
-        [
-            "## What the loss costs",
-            "Time and memory of the public `loss(scores, labels)` and backward, with checks and state, beside eager "
-            "`binary_cross_entropy_with_logits` on dense float targets: ratios of medians, interleaved in one process, "
-            "medians of three processes for each engine and group of rows, one thread unless said; memory in fresh "
-            "processes. Torch is held to AVX2 and the C++ engine with it; *widest vectors* is both as they come, with "
-            "AVX-512. The machine is shared, and log-loss itself varies between minutes; the quartiles are of the "
-            "ratios turn by turn. Exact errors are counted in every fourth batch, which the median does not see.",
-            f"Of {len(asked)} ratios that a limit was set for, {len(asked) - len(missed)} meet it"
-            + (f"; not met: {', '.join(missed)}." if missed else "."),
-            table(rows).markdown(),
-            page.picture(NAME, "Time of the loss over that of log-loss, by anchors and by labels"),
-            page.made_by(NAME, page.committed(NAME), over=None),
-        ]
-    )
-
-
 def again() -> list[Remade]:
     """Memory and the main rows at the large shape, and the small shapes."""
     before = {row[:7]: row.ratio for row in finished()}
@@ -439,11 +358,15 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="make some rows again, hold them to the committed ones")
     parser.add_argument("--report", action="store_true", help="only the table and the picture")
     parser.add_argument("--peak", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--without-end", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--group", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.peak:
         kind, surrogate, *shape = arguments.peak
         return peak(kind, surrogate, *map(int, shape))
+    if arguments.without_end:
+        surrogate, *shape = arguments.without_end
+        return without_end(surrogate, *map(int, shape))
     torch.set_num_threads(1)
     if arguments.group:
         name, turns = arguments.group
