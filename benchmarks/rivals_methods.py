@@ -513,7 +513,7 @@ METHODS = {
     "LightGBM": Method(boosted_trees, "lightgbm", _for_all(), ("linear",)),
     "aimfor": Method(ours, "aimfor", _for_each()),
     "aimfor exact constraint": Method(
-        lambda task, aim: ours(task, aim, constraint="exact"), "aimfor", _for_each(CONSTRAINED)
+        lambda task, aim: ours(task, aim, constraint="exact"), "aimfor", _for_each((*CONSTRAINED, "f1"))
     ),
     "aimfor smooth hinge": Method(lambda task, aim: ours(task, aim, surrogate="smooth_hinge"), "aimfor", _for_each()),
     "aimfor sigmoid": Method(

@@ -691,3 +691,23 @@ def test_diagnostics_are_the_numbers_of_the_constraint():
 @pytest.mark.parametrize("surrogate", CONVEX)
 def test_repr_names_the_aim(surrogate):
     assert "'aucpr', num_labels=1" in repr(aimfor.Loss("aucpr", surrogate=surrogate))
+
+
+@pytest.mark.parametrize("constraint", ["surrogate", "exact"])
+@pytest.mark.parametrize("engine", ["plain", "fused", NATIVE])
+def test_f1_weighs_errors_by_the_rates_of_its_constraint(engine, constraint, monkeypatch):
+    monkeypatch.setenv("AIMFOR_ENGINE", engine)
+    generator = torch.Generator().manual_seed(0)
+    loss = aimfor.Loss("f1", constraint=constraint)
+    for _ in range(100):
+        labels = torch.rand(64, generator=generator) < 0.3
+        loss(torch.randn(64, generator=generator) + labels, labels)
+    state = loss.eval().state
+    assert state.exact_rates.recall.item() > 1.2 * state.surrogate_rates.recall.item()  # one can be told from the other
+    rates = state.exact_rates if constraint == "exact" else state.surrogate_rates
+    # Where F = 2 TP / (P + TP + FP) is highest, a false positive costs TP / (P + FP) of a false negative.
+    prior = loss.priors.item()
+    ratio = max(0.01, rates.recall.item()) / (1 + (1 - prior) / prior * rates.v.item())
+    scores = loss.thresholds.flatten().repeat(2).requires_grad_()
+    loss(scores, torch.tensor([0, 1])).backward()
+    assert scores.grad[0].item() / -scores.grad[1].item() == pytest.approx(ratio, rel=1e-5)

@@ -119,7 +119,8 @@ class Aim(ABC):
 
         Args:
             priors: `[L]`, share of positives per label, strictly between 0 and 1.
-            rates: running surrogate rates, `[K, L]`; only F_beta looks at them.
+            rates: running rates, `[K, L]`, of the surrogate or, with an exact constraint, exact; only F_beta looks at
+                them.
         """
 
     @abstractmethod
@@ -446,7 +447,8 @@ class FBeta(Aim):
     The paper's form: minimise (beta^2 + kappa v) / psi subject to psi <= 1 - u, with multiplier lambda. That problem
     is not jointly convex in psi and v, so both follow their fixed point at the running rates instead of descent and
     ascent: psi = max(floor, 1 - u) and lambda = (beta^2 + kappa v) / psi^2. The width scales this to the gradient of
-    -F_beta, which changes no minimiser and stays bounded where psi is small.
+    -F_beta, which changes no minimiser and stays bounded where psi is small. With `constraint="exact"` u and v are the
+    exact rates: a loose bound makes F_beta look low, and a low F_beta spares false positives.
 
     Args:
         beta: how many times as much recall counts as precision; a tuple gives one per label.

@@ -52,7 +52,7 @@ class Loss(nn.Module):
         surrogate: "hinge", "log", "smooth_hinge", "ramp" (bounds on the 0-1 loss) or "sigmoid" (an approximation). The
             tight ones, ramp and sigmoid, are reached by a ladder: the first `warmup` batches of a label use the hinge.
         constraint: "surrogate", or "exact" to drive the multipliers by the true 0-1 rates, for aims that the surrogate
-            constraint cannot meet.
+            constraint cannot meet, and for F_beta, whose weights then follow the F_beta there is instead of its bound.
         multiclass: labels are class indices `[B]` of `num_labels` exclusive classes; the aim is trained on the softmax
             log-odds of each class.
         priors: share of positives that the aim is about, a number or one per label; the share in the training batches
@@ -183,7 +183,7 @@ class Loss(nn.Module):
     def diagnostics(self) -> Diagnostics:
         """Running numbers of the recent training batches; see `Diagnostics`."""
         state = self.state
-        anchors = self.aim.anchors(state.priors, state.surrogate_rates)
+        anchors = self.aim.anchors(state.priors, self._followed_rates())
         return diagnose(state, anchors, self._exact_drives())
 
     @property
@@ -237,7 +237,7 @@ class Loss(nn.Module):
             state.count_batch_()
         counted = run.observe_(census) if learning else state.counted_priors
         priors = counted if state.given_priors is None else state.given_priors
-        anchors = self.aim.anchors(priors, state.surrogate_rates if self.aim.follows_rates else NO_RATES)
+        anchors = self.aim.anchors(priors, self._followed_rates() if self.aim.follows_rates else NO_RATES)
         if isinstance(run, NativeRun) and alone:
             value, gradient = run.step(census, anchors)
         else:
@@ -313,6 +313,10 @@ class Loss(nn.Module):
 
     def _options(self) -> Options:
         return Options(self.surrogate, self.constraint == "exact", self.dual_rate, self.threshold_rate, self.warmup)
+
+    def _followed_rates(self) -> Rates:
+        """The running rates that the table of an aim may depend on."""
+        return self.state.exact_rates if self.constraint == "exact" else self.state.surrogate_rates
 
     def _exact_drives(self) -> bool | Tensor:
         """Where the exact rates drive the multipliers: on the convex rung of a ladder too, because the hinge may have
