@@ -236,7 +236,7 @@ def table(cells: Cells) -> page.Table:
 def points(ours: list[dict[str, str]], theirs: list[dict[str, str]], measure: str) -> Spread:
     """Difference in percentage points, seed by seed."""
     difference = page.differences(ours, theirs, measure)
-    return Spread(*(100 * value for value in difference))
+    return difference.times(100)
 
 
 def by_raw_logits(rows: list[dict[str, str]]) -> list[dict[str, str]]:
@@ -259,10 +259,9 @@ def conclusion(cells: Cells) -> str:
 
 
 def verdict(difference: Spread) -> str:
-    """Up, down or neither, by two standard errors."""
-    mean, _, error = difference
-    word = "is up" if mean > 2 * error else "is down" if mean < -2 * error else "moves within two standard errors"
-    return f"{word} ({mean:+.2f} points)"
+    """Up, down or neither, by Student's t."""
+    word = {1: "is up", -1: "is down", 0: "moves within its noise"}[difference.sign]
+    return f"{word} ({difference.mean:+.2f} points)"
 
 
 def section() -> str:

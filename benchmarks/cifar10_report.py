@@ -59,30 +59,37 @@ AIMED = dict(
 )
 # The paper's table of gains, in points: over pairwise AUCROC, over softmax.
 PAPER = dict(zip(METRICS, ((0.0, 9.6), (0.2, 13.5), (0.8, 24.1), (-0.2, 12.7), (1.9, 36.6)), strict=True))
-NOISE = 2  # standard errors
 
 
 class Run(NamedTuple):
-    """The finished cells of one model, at its longest training, and the seeds that all its lines have."""
+    """The finished cells of one model at one length of training, and the seeds that all its lines have."""
 
     model: str
+    trunk_steps: int
+    steps: int
     rows: list[dict[str, str]]
     lines: list[Line]
     seeds: list[str]
 
 
 def runs_of(cells: Cells) -> list[Run]:
-    """The models that have cells of both softmax and an aim."""
+    """Every model at every length that has cells of both softmax and an aim, the longest of a model first."""
     found = []
     for model in ("network", "features", "end-to-end"):
-        rows = [row for row in cells.rows if row["model"] == model]
-        longest = max(((int(row["trunk_steps"]), int(row["steps"])) for row in rows), default=(0, 0))
-        rows = [row for row in rows if (int(row["trunk_steps"]), int(row["steps"])) == longest]
-        seeds = {line: {row["seed"] for row in rows if line == _line(row)} for line in LINES}
-        lines = [line for line in LINES if seeds[line]]
-        if lines:
-            found.append(Run(model, rows, lines, sorted(set.intersection(*(seeds[line] for line in lines)))))
+        own = [row for row in cells.rows if row["model"] == model]
+        for trunk_steps, steps in sorted({(int(row["trunk_steps"]), int(row["steps"])) for row in own}, reverse=True):
+            rows = [row for row in own if (int(row["trunk_steps"]), int(row["steps"])) == (trunk_steps, steps)]
+            seeds = {line: {row["seed"] for row in rows if line == _line(row)} for line in LINES}
+            lines = [line for line in LINES if seeds[line]]
+            if {LOGITS, PROBABILITIES, PAIRWISE} < set(lines):
+                shared = sorted(set.intersection(*(seeds[line] for line in lines)))
+                found.append(Run(model, trunk_steps, steps, rows, lines, shared))
     return [run for run in found if run.seeds]
+
+
+def longest(runs: list[Run]) -> list[Run]:
+    """Of each model the run that is shown in full."""
+    return [run for place, run in enumerate(runs) if run.model not in {other.model for other in runs[:place]}]
 
 
 def chosen(run: Run, line: Line, column: str) -> list[dict[str, str]]:
@@ -196,7 +203,7 @@ def section() -> str:
         "chosen per line and column on 5,000 validation images from the same grid. Aims use the hinge where nothing "
         "else is said.",
         page.picture(CSV.stem, "Gain over softmax ranked by logits, per metric: the paper's, ours, and softmax's own"),
-        *(part for run in runs for part in _parts_of(run)),
+        *(part for run in runs for part in (_parts_of(run) if run in longest(runs) else _briefly(run))),
         page.picture(f"{CSV.stem}_curve", "Precision by recall over all pairs of image and class"),
         page.picture(f"{CSV.stem}_classes", "AUCPR of each class"),
         f"{page.made_by(CSV.stem, cells)} As the runs recorded it: {_commands(cells)}.",
@@ -221,13 +228,18 @@ def _parts_of(run: Run) -> list[str]:
     ]
 
 
+def _briefly(run: Run) -> list[str]:
+    """A run of fewer steps: which gaps it has."""
+    return [f"{describe(run)} {_rule(run)} Pooled metrics:", verdict(run)]
+
+
 def _rule(run: Run) -> str:
     if len(run.seeds) == 1:
         return "One seed only, which has no standard error: every difference counts as a gap, whatever its size."
     shared = "the test images and the trunk" if run.model == "network" else "the test images"
     return (
-        f"A gap counts when its mean is more than {NOISE} standard errors from 0, over {len(run.seeds)} seeds that "
-        f"share {shared}: of other images they tell nothing."
+        f"A gap counts when its mean is clear of 0 by Student's t, level 0.05, over {len(run.seeds)} seeds that share "
+        f"{shared}: of other images they tell nothing."
     )
 
 
@@ -252,19 +264,19 @@ def at_the_ends(run: Run) -> str:
 
 def describe(run: Run) -> str:
     """What was trained, for how long."""
-    steps, trunk_steps = (int(run.rows[0][name]) for name in ("steps", "trunk_steps"))
     return {
-        "network": f"The paper's network; trunk of {trunk_steps:,} steps with cross-entropy, then frozen; the last two "
-        f"layers trained on from there for {steps:,} steps per objective, cross-entropy too. A trunk made for softmax "
-        "may favour softmax.",
-        "features": f"Frozen patch features, a linear head from scratch, {steps:,} steps.",
-        "end-to-end": f"The paper's network, trained end to end for {steps:,} steps per objective.",
+        "network": f"The paper's network; trunk of {run.trunk_steps:,} steps with cross-entropy, then frozen; the last "
+        f"two layers trained on from there for {run.steps:,} steps per objective, cross-entropy too. A trunk made for "
+        "softmax may favour softmax.",
+        "features": f"Frozen patch features, a linear head from scratch, {run.steps:,} steps, at which log-loss is not "
+        "converged yet (the next section gives it more).",
+        "end-to-end": f"The paper's network, trained end to end for {run.steps:,} steps per objective.",
     }[run.model]
 
 
 def report(cells: Cells) -> None:
     """Tables to the terminal, pictures beside the CSV."""
-    runs = runs_of(cells)
+    runs = longest(runs_of(cells))
     for run in runs:
         values_table(run).show()
         gains_table(run).show()
@@ -402,9 +414,8 @@ def _gain(run: Run, ours: Line, theirs: Line, column: str) -> str:
 
 
 def _sign(value: Spread) -> int:
-    """1 or -1 where a difference is above or below 0 by more than the noise; one seed has no noise to tell."""
-    error = NOISE * (0.0 if np.isnan(value.error) else value.error)
-    return int(value.mean > error) - int(value.mean < -error)
+    """1 or -1 where a difference is clear of 0; one seed has no noise to tell."""
+    return value.sign if value.count > 1 else int(np.sign(value.mean))
 
 
 def _list(metrics: Sequence[str], of: int) -> str:

@@ -38,11 +38,10 @@ from torch.nn import functional as F
 
 import aimfor
 import page
-from engine_report import Row, draw, finished, keep, table
+from engine_report import ANCHORS, LABELS, ROWS, Row, draw, finished, keep, table
 from engine_report import section as section
 from remade import Remade
 
-ROWS, LABELS, ANCHORS = 128, 20_000, 10
 # Ratios of times vary so much between minutes of a shared machine.
 TOLERANCE = 1.6
 SHARE = 0.01  # of positives
@@ -160,15 +159,20 @@ def rows_of(found: dict[tuple, tuple[float, float, float]], rows: int, labels: i
     return [Row(*name, rows, labels, ANCHORS, torch.get_num_threads(), *ratio) for name, ratio in found.items()]
 
 
+def as_positions(y: Tensor) -> tuple[Tensor, Callable[[], Tensor]]:
+    """Labels as the loss takes their positions, and how log-loss makes dense targets of these."""
+    (rows, labels), shape = y.nonzero().T, y.shape
+    sparse = aimfor.sparse_labels([labels[rows == row] for row in range(shape[0])], shape[1])
+    return sparse, lambda: torch.zeros(shape).index_put_((rows, labels), torch.ones(()))
+
+
 def sparse_times(turns: int, rows: int, labels: int, what: str = "sparse labels") -> list[Row]:
     """Labels come as positions, of which log-loss must make dense targets first."""
     scores, y = batch(rows, labels)
-    positions = y.nonzero()
-    sparse = aimfor.sparse_labels([positions[positions[:, 0] == row, 1] for row in range(rows)], labels)
+    sparse, made_dense = as_positions(y)
 
     def build_and_log_loss() -> None:
-        dense = torch.zeros(rows, labels).index_put_((positions[:, 0], positions[:, 1]), torch.ones(()))
-        log_loss(scores, dense)()
+        log_loss(scores, made_dense())()
 
     contenders = {
         (what, engine, one): ours(engine, one, scores, sparse) for engine in ENGINES for one in ("hinge", "log")
@@ -198,27 +202,34 @@ def small(turns: int) -> list[Row]:
 
 
 def whole_step(turns: int, rows: int, labels: int) -> list[Row]:
-    """A linear layer, the loss, backward and SGD."""
+    """A linear layer, the loss, backward and SGD; labels dense, and as positions."""
     torch.manual_seed(0)
     inputs, (_, y) = torch.randn(rows, 1024), batch(rows, labels)
+    sparse, made_dense = as_positions(y)
     # One layer for all: with one for each, where in memory its 80 MB happen to lie moves a ratio by a fifth.
     model = torch.nn.Linear(1024, labels)
     optimiser = torch.optim.SGD(model.parameters(), lr=1e-3)
 
-    def step_with(loss) -> Contender:
+    def step_with(loss, labels_of: Callable[[], Tensor]) -> Contender:
         def step() -> None:
             os.environ["AIMFOR_ENGINE"] = ENGINES[0]
             optimiser.zero_grad()
-            loss(model(inputs), y).backward()
+            loss(model(inputs), labels_of()).backward()
             optimiser.step()
 
         return step
 
-    contenders = {
-        ("whole step", ENGINES[0], one): step_with(aimfor.Loss("aucpr", num_labels=labels, surrogate=one))
-        for one in ("hinge", "log")
-    }
-    return rows_of(compare(step_with(F.binary_cross_entropy_with_logits), contenders, turns), rows, labels)
+    found = {}
+    for what, own, theirs in (
+        ("whole step", lambda: y, lambda: y),
+        ("whole step, sparse labels", lambda: sparse, made_dense),
+    ):
+        contenders = {
+            (what, ENGINES[0], one): step_with(aimfor.Loss("aucpr", num_labels=labels, surrogate=one), own)
+            for one in ("hinge", "log")
+        }
+        found |= compare(step_with(F.binary_cross_entropy_with_logits, theirs), contenders, turns)
+    return rows_of(found, rows, labels)
 
 
 def growth(turns: int, rows: int, labels: int, wide: tuple[int, ...]) -> list[Row]:
@@ -290,13 +301,11 @@ def peak(kind: str, surrogate: str, rows: int, labels: int) -> None:
     torch.set_num_threads(1)
     scores, y = batch(rows, labels)
     if kind.endswith("sparse"):
-        positions = y.nonzero()
-        sparse = aimfor.sparse_labels([positions[positions[:, 0] == row, 1] for row in range(rows)], labels)
+        sparse, made_dense = as_positions(y)
         del y
 
         def reference() -> None:
-            dense = torch.zeros(rows, labels).index_put_((positions[:, 0], positions[:, 1]), torch.ones(()))
-            log_loss(scores, dense)()
+            log_loss(scores, made_dense())()
 
         step = reference if kind.startswith("log-loss") else ours(kind.split()[0], surrogate, scores, sparse)
     elif kind == "broadcast":

@@ -7,6 +7,7 @@ import page
 from common import RESULTS, provenance
 
 NAME = "engine"
+ROWS, LABELS, ANCHORS = 128, 20_000, 10
 # What the ratios must not exceed: by what is measured, engine and surrogate.
 MUST = {
     ("time", "native", "hinge"): 0.6,
@@ -98,6 +99,16 @@ def table(rows: list[Row]) -> page.Table:
         quartiles = f"{row.low:.2f} to {row.high:.2f}"
         lines.append([f"{row.what}, {row.engine}, {row.surrogate}", shape, f"{row.ratio:.2f}", quartiles, verdict])
     return page.Table("Ratios to log-loss", ["", "shape", "ratio", "quartiles", "asked"], lines)
+
+
+def many_labels_cost() -> str:
+    """Ratios with many labels, dense and sparse: the whole step of a linear model, the loss alone, and its memory."""
+    rows = {row[:6]: row.ratio for row in finished()}
+    told = []
+    for what in ("whole step", "whole step, sparse labels", "time", "sparse labels", "memory", "memory, sparse labels"):
+        found = [rows[what, "native", one, ROWS, LABELS, ANCHORS] for one in ("hinge", "log")]
+        told.append(f"{'time of the loss' if what == 'time' else what} {' and '.join(f'{one:.2f}' for one in found)}")
+    return f"{'; '.join(told)} times that of log-loss (hinge and log)."
 
 
 def section() -> str:

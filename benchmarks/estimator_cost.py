@@ -1,13 +1,14 @@
-"""What `aimfor.Classifier` costs with a single recipe: time of an epoch beside scikit-learn and log-loss, and memory.
+"""What `aimfor.Classifier` costs: an epoch of a single recipe beside scikit-learn and log-loss, memory, a default fit.
 
     python benchmarks/estimator_cost.py            # results/estimator_cost.csv, some minutes
     python benchmarks/estimator_cost.py --quick    # the sparse rows again, held to the committed ratios
-    python benchmarks/estimator_cost.py --report   # the table from the finished cells
+    python benchmarks/estimator_cost.py --report   # the tables from the finished cells
 
 An epoch is a third of the difference between fits of four epochs and of one, so that checks, scaling and the choice of
 a threshold, which come once, are not in it; the three methods take turns, and medians of five are shown. Memory is the
 highest of a fresh process during `fit` over that before it, as a share of X. Dense: 1,000,000 x 50 float32. Sparse:
-200,000 x 50,000 with 20 non-zeros a row.
+200,000 x 50,000 with 20 non-zeros a row. A default fit, with all its candidates, takes turns with the grid of seven
+logistic regressions of suite_baselines.py on rows of three sizes.
 """
 
 import argparse
@@ -27,22 +28,26 @@ import aimfor
 import page
 from common import Cells
 from remade import Remade
+from suite_baselines import logistic_regressions
 
 NAME = "estimator_cost"
-KINDS = ("dense", "sparse")
+KINDS, DEFAULT = ("dense", "sparse"), "a default fit"
 ROUNDS = 5
 # Ratios of times vary so much between minutes of a shared machine.
 TOLERANCE = 1.5
 BATCH = 512
-COLUMNS = (("epoch_seconds",), ("lowest", "highest"), ("ratio",), ("memory",))
+COLUMNS = (("seconds",), ("lowest", "highest"), ("ratio",), ("memory",))
 METHODS = ("scikit-learn SGDClassifier, log-loss", "Classifier, log-loss", "Classifier, aucpr")
+DEFAULT_SIZES = ((2_000, 10), (20_000, 20), (100_000, 50))
+DEFAULT_METHODS = ("seven logistic regressions", "Classifier, aucpr, defaults")
+DEFAULT_ROUNDS = 3
 
 
-def make_rows(kind: str) -> tuple[Any, np.ndarray]:
-    """Rows with a linear signal and about 5 % positives."""
+def make_rows(kind: str, size: tuple[int, int] = (1_000_000, 50)) -> tuple[Any, np.ndarray]:
+    """Rows with a linear signal and about 5 % positives; dense ones of any size."""
     generator = np.random.default_rng(0)
     if kind == "dense":
-        rows, width = 1_000_000, 50
+        rows, width = size
         X: Any = generator.standard_normal((rows, width), dtype=np.float32)
     else:
         rows, width, nonzeros = 200_000, 50_000, 20
@@ -107,9 +112,39 @@ def run(cells: Cells, kind: str) -> None:
     for method in METHODS:
         command = [sys.executable, __file__, "--peak", kind, method]
         share = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        measured = {"epoch_seconds": middle[method], "ratio": middle[method] / slower, "memory": share}
+        measured = {"seconds": middle[method], "ratio": middle[method] / slower, "memory": share}
         spread = {"lowest": min(taken[method]), "highest": max(taken[method])}
         cells.add(kind=kind, method=method, rows=len(y), **measured, **spread)
+
+
+def run_defaults(cells: Cells) -> None:
+    """A default fit in turns with the grid of log-loss, both on the same four fifths and choosing on the fifth."""
+    for size in DEFAULT_SIZES:
+        X, y = make_rows("dense", size)
+        cut = size[0] // 5
+        taken: dict[str, list[float]] = {method: [] for method in DEFAULT_METHODS}
+        for _ in range(DEFAULT_ROUNDS):
+            for method in DEFAULT_METHODS:
+                start = time.perf_counter()
+                if method == DEFAULT_METHODS[0]:
+                    logistic_regressions(X[cut:], y[cut:, None], X[:cut], X[:cut], balanced=False)
+                else:
+                    aimfor.Classifier(random_state=0).fit(X[cut:], y[cut:], validation_data=(X[:cut], y[:cut]))
+                taken[method].append(time.perf_counter() - start)
+        middle = {method: statistics.median(times) for method, times in taken.items()}
+        for method, times in taken.items():
+            measured = {"seconds": middle[method], "ratio": middle[method] / middle[DEFAULT_METHODS[0]], "memory": ""}
+            named = {"kind": DEFAULT, "method": method, "rows": f"{size[0]} x {size[1]}"}
+            cells.add(**named, **measured, lowest=min(times), highest=max(times))
+
+
+def defaults_table(cells: Cells) -> page.Table:
+    rows = [
+        [row["rows"], row["method"], f"{float(row['seconds']):.2f}", f"{float(row['ratio']):.0f}"]
+        for row in cells.find(kind=DEFAULT)
+    ]
+    title = "A default fit, with all its candidates, one thread"
+    return page.Table(title, ["rows", "method", "seconds", "over the logistic regressions"], rows)
 
 
 def table(cells: Cells) -> page.Table:
@@ -118,7 +153,8 @@ def table(cells: Cells) -> page.Table:
     def shown(row: dict[str, str], *columns: str) -> str:
         return " to ".join(f"{float(row[one]):.2f}" for one in columns)
 
-    rows = [[row["kind"], row["method"], *(shown(row, *of) for of in COLUMNS)] for row in cells.rows]
+    singles = [row for row in cells.rows if row["kind"] in KINDS]
+    rows = [[row["kind"], row["method"], *(shown(row, *of) for of in COLUMNS)] for row in singles]
     return page.Table("A single recipe, one thread", header, rows)
 
 
@@ -132,6 +168,7 @@ def section() -> str:
             "ones with 20 non-zeros each. An epoch is a third of the difference between fits of four and of one, the "
             "median of five; memory is the peak of a fresh process during `fit` above that before it, as a share of X.",
             table(cells).markdown(),
+            defaults_table(cells).markdown(),
             page.made_by(NAME, cells, over=None),
         ]
     )
@@ -167,7 +204,9 @@ def main() -> None:
         cells.drop()
         for kind in KINDS:
             run(cells, kind)
-    return table(cells).show()
+        run_defaults(cells)
+    table(cells).show()
+    return defaults_table(cells).show()
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from scipy.stats import norm
 
 import aimfor
 import page
-from common import Cells
+from common import RESULTS, Cells
 from remade import Remade, compare
 
 NAME = "operating_points"
@@ -241,6 +241,23 @@ def summary(cells: Cells) -> page.Table:
     return page.Table("Over all aims, priors, sizes and kinds of scores", header, rows)
 
 
+def draw(cells: Cells) -> None:
+    """Every cell of every method: how often the constraint breaks, and what is given up."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.4), dpi=110, layout="constrained")
+    axes = figure.subplots(1, len(METHODS), sharex=True, sharey=True)
+    for axis, name, colour in zip(axes, METHODS, page.COLOURS[1:], strict=False):
+        made = cells.find(method=name)
+        axis.scatter(page.values(made, "violates"), page.values(made, "given_up"), s=10, color=colour)
+        axis.axvline(1 - CONFIDENCE, color="black", linewidth=0.8)
+        axis.set_title(name, fontsize=9, loc="left")
+        axis.set_xlabel("share of draws that violate", fontsize=8)
+    axes[0].set_ylabel("objective given up", fontsize=8)
+    figure.suptitle(f"Thresholds with confidence {CONFIDENCE}: left of the line the promise is kept", fontsize=10)
+    figure.savefig(RESULTS / f"{NAME}.png")
+
+
 def section() -> str:
     """The section of the page, from the cells alone."""
     cells = page.committed(NAME)
@@ -253,6 +270,7 @@ def section() -> str:
             "*given up* the objective lost against the best threshold that keeps it; a draw without a threshold "
             "loses all.",
             summary(cells).markdown(),
+            page.picture(NAME, "For each method and cell: the share of draws that violate, and what is given up"),
             *(table.markdown() for table in tables(cells)[:1]),
             "The other kinds of scores, tied ones and ones with hard negatives at the top, are in the cells.",
             page.made_by(NAME, cells, over=None),
@@ -304,7 +322,7 @@ def main() -> None:
             run(cells, size, draws, prior, kind, methods)
     for table in (*tables(cells), summary(cells)):
         table.show()
-    return None
+    return draw(cells)
 
 
 if __name__ == "__main__":

@@ -77,13 +77,12 @@ def signed(value: Spread, digits: int = 4) -> str:
     return f"{value.mean:+.{digits}f} ± {value.error:.{digits}f}"
 
 
-def tally(found: Sequence[Spread], noise: float = 2.0) -> str:
-    """How many differences lie above and below 0 by more than `noise` standard errors."""
-    above = sum(one.mean > noise * one.error for one in found)
-    below = sum(one.mean < -noise * one.error for one in found)
+def tally(found: Sequence[Spread]) -> str:
+    """How many differences are clear of 0, above and below."""
+    signs = [one.sign for one in found]
     return (
-        f"{above} of {len(found)} differences lie above 0 by more than {noise:g} standard errors, {below} below 0 by "
-        f"as much, {len(found) - above - below} are within"
+        f"{signs.count(1)} of {len(found)} differences lie above 0 (Student's t, level 0.05), {signs.count(-1)} below, "
+        f"{signs.count(0)} are within their noise"
     )
 
 
@@ -96,6 +95,32 @@ def made_by(name: str, cells: Cells, over: str | None = "seed") -> str:
         f"Made by `python benchmarks/{name}.py` on {first['machine']} ({versions}), one thread{seeds}. "
         f"Cells: [{name}.csv](../benchmarks/results/{name}.csv)."
     )
+
+
+def draw_differences(name: str, title: str, panels: dict[str, dict[str, dict[str, Spread]]]) -> None:
+    """A panel for each metric, a colour for each series, a line for each difference with its standard error."""
+    from matplotlib.figure import Figure
+
+    series = list(dict.fromkeys(one for panel in panels.values() for one in panel))
+    lines = list(dict.fromkeys(line for panel in panels.values() for own in panel.values() for line in own))[::-1]
+    size = (0.07 * max(map(len, lines)) + 2.6 * len(panels), 1.6 + 0.12 * len(lines) * (1 + len(series)))
+    figure = Figure(figsize=size, dpi=110, layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    for axis, (metric, panel) in zip(axes, panels.items(), strict=True):
+        for place, (label, found) in enumerate(panel.items()):
+            heights = [lines.index(line) + 0.22 * ((len(panel) - 1) / 2 - place) for line in found]
+            means, errors = ([getattr(one, part) for one in found.values()] for part in ("mean", "error"))
+            colour = COLOURS[1 + series.index(label)]
+            axis.errorbar(means, heights, xerr=errors, fmt="os^"[place], color=colour, markersize=4, label=label)
+        axis.axvline(0, color="black", linewidth=0.8)
+        axis.set_title(metric, fontsize=9, loc="left")
+        axis.set_yticks(range(len(lines)), lines, fontsize=8)
+        axis.tick_params(axis="x", labelsize=8)
+        axis.grid(axis="x", alpha=0.3)
+    figure.suptitle(title, fontsize=10)
+    if len(series) > 1:
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(series), fontsize=8)
+    figure.savefig(RESULTS / f"{name}.png")
 
 
 def picture(name: str, text: str) -> str:

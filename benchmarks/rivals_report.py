@@ -93,6 +93,20 @@ def ranked(rows: Sequence[dict[str, str]], aim: str, ours: str = OURS) -> Ranked
     return Ranked(methods, sets, len(common) / len(sets), ranks, critical, p)
 
 
+def places(model: str, ours: str) -> list[int]:
+    """For each aim the place of one of ours by mean rank among the rivals, 1 is first."""
+    quality = _with_all_methods(Cells(CSV).find(stage="quality", model=model))
+    rows = [*quality, *(_classifier_rows(model) if ours == CLASSIFIER else [])]
+    return [found.place(ours) for aim in AIMS if (found := ranked(rows, aim, ours)) is not None]
+
+
+def behind_trees() -> list[float]:
+    """For each aim how far our linear models are behind boosted trees, mean over sets."""
+    rows = _with_all_methods(Cells(CSV).find(stage="quality", model="linear"))
+    found = [_paired(rows, aim, OTHER_MODELS[0], OURS) for aim in AIMS]
+    return [float(np.mean([np.mean(values) for values in by_set.values()])) for by_set in found if by_set]
+
+
 def _head(cells: Cells, quality: list[dict[str, str]]) -> str:
     if not cells.rows:
         return "## Rivals\n\nNothing is finished yet."
@@ -102,14 +116,17 @@ def _head(cells: Cells, quality: list[dict[str, str]]) -> str:
     packages = ", ".join(sorted({row["package"] for row in cells.rows}))
     return (
         "## Rivals\n\n"
-        "Same rows, splits, models, batches, steps and number of settings for everyone; setting and threshold chosen "
-        "on validation rows, everything below measured on test rows. `aimfor` is the bare loss with the hinge in the "
-        "same loop. Its defaults were set while looking at other splits of some of these sets (benchmarks/README.md). "
-        "How each rival is trained: `benchmarks/rivals_methods.py`.\n\n"
+        "Same rows, splits, models, steps, rows of a batch and number of settings for everyone, but that LibAUC draws "
+        "half of each batch from the positives, as it asks for, and scikit-learn trains to convergence. The setting is "
+        "chosen on validation rows. Ranks and differences are by the aim's exact metric on test rows, which asks for "
+        "the best threshold there is; what thresholds from the validation rows give is in the tables of constraints. "
+        "`aimfor` is the bare loss with the hinge in the same loop. Its defaults were set while looking at other "
+        "splits of some of these sets (benchmarks/README.md). How each rival is trained: "
+        "`benchmarks/rivals_methods.py`.\n\n"
         f"`python benchmarks/rivals.py`; {len(sets)} sets ({', '.join(sets)}), splits {', '.join(splits)}, "
         f"{first['steps']} steps of {first['batch']} rows, six settings each; {first['machine']}; {packages}. "
-        f"Cells: [{CSV.name}](../benchmarks/results/{CSV.name}), plot: "
-        f"[{PLOT.name}](../benchmarks/results/{PLOT.name})."
+        f"Cells: [{CSV.name}](../benchmarks/results/{CSV.name}).\n\n"
+        f"{page.picture(PLOT.stem, 'Mean ranks of all methods for each aim, with the critical difference')}"
     )
 
 
@@ -136,12 +153,13 @@ def _ranks(rows: list[dict[str, str]], model: str) -> str:
     body = []
     for variant in (*VARIANTS, CLASSIFIER):
         own = rows if variant != CLASSIFIER else [*rows, *_classifier_rows(model)]
-        shown = [_rank_and_place(ranked(own, aim, variant), variant) for aim in tables]
+        shown = [_rank_and_place(own, aim, variant) for aim in tables]
         if any(shown):
             body.append([variant, *shown])
     if body:
         lines.append(
-            f"Other ways to use aimfor, each ranked among the same rivals in its place (which place of how many). "
+            f"Other ways to use aimfor, each ranked among the same rivals in its place (which place of how many; on "
+            f"how many sets, and the rank of `aimfor` on just these); sets that it was not run on are left out. "
             f"`{CLASSIFIER}` at its defaults is read from results/suite.csv, same rows; it tries more candidates."
         )
         lines.append(page.grid(header, body))
@@ -153,10 +171,15 @@ def _rank(found: Ranked, method: str) -> str:
     return f"**{text}**" if found.place(method) == 1 else text
 
 
-def _rank_and_place(found: Ranked | None, method: str) -> str:
+def _rank_and_place(rows: Sequence[dict[str, str]], aim: str, variant: str) -> str:
+    found = ranked(rows, aim, variant)
     if found is None:
         return ""
-    return f"{found.mean(method):.2f} ({found.place(method)} of {len(found.methods)}; {len(found.sets)} sets)"
+    places = {(row["set"], row["split"]) for row in rows if _is(row, aim, variant)}
+    bare = ranked([row for row in rows if (row["set"], row["split"]) in places], aim)
+    beside = "" if bare is None else f", `aimfor` {bare.mean(OURS):.2f}"
+    place = f"{found.place(variant)} of {len(found.methods)}"
+    return f"{found.mean(variant):.2f} ({place}; {len(found.sets)} sets{beside})"
 
 
 def _place(aim: str, found: Ranked) -> str:
@@ -186,9 +209,10 @@ def _differences(rows: list[dict[str, str]], model: str) -> str:
     if not body:
         return ""
     title = f"### {model}: aimfor minus the rival, mean over sets ± standard error; sets won, even, lost"
+    even = f"Even is within a standard error over splits, or within {EVEN:g}."
     note = f"{', '.join(OTHER_MODELS)}: another model, beside the table of ranks, as what a user might pick instead."
     notes = [note] if any(line[0] in OTHER_MODELS for line in body) else []
-    return "\n\n".join([title, page.grid(header, body), *notes])
+    return "\n\n".join([title, page.grid(header, body), " ".join([even, *notes])])
 
 
 def _paired(rows: list[dict[str, str]], aim: str, one: str, other: str) -> dict[str, list[float]]:
@@ -251,11 +275,11 @@ def _costs(rows: list[dict[str, str]]) -> str:
     body = [
         [
             row["method"],
-            f"{float(row['microseconds']) / 1e3:.3g}" if row["microseconds"] else "",
+            f"{float(row['microseconds']) / 1e3:,.2f}" if row["microseconds"] else "",
             f"{float(row['time_ratio']):.2f} ({float(row['time_low']):.2f} to {float(row['time_high']):.2f})"
             if row["time_ratio"]
             else "",
-            f"{float(row['peak_mb']):.1f}" if row["peak_mb"] else "",
+            _peak(row["peak_mb"]),
             row["lines"],
         ]
         for row in sorted(rows, key=lambda row: float(row["time_ratio"] or "inf"))
@@ -270,6 +294,11 @@ def _costs(rows: list[dict[str, str]]) -> str:
             f" {row['method']} is in no other table: its grid of six would take {hours:.0f} hours per set and split."
         )
     return "\n\n".join([title, page.grid(header, body), note])
+
+
+def _peak(text: str) -> str:
+    """Megabytes; less than one is what the process happens to have at hand."""
+    return text and ("< 1" if float(text) < 1 else f"{float(text):.1f}")
 
 
 def _classifier_rows(model: str) -> list[dict[str, str]]:

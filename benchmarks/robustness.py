@@ -48,6 +48,7 @@ from remade import Remade, compare
 NAME, UNSCALED = "robustness", "cifar10_linear"
 OURS, THEIRS = "aucpr smooth hinge", "bce"
 SCALES = (0.1, 10.0)
+METRICS = {"ap": "macro AP", "recall_at_p90": "macro R@P0.9"}
 
 
 class Rates(NamedTuple):
@@ -121,29 +122,44 @@ def rates_name(rates: Rates) -> str:
     return ", ".join([OURS, *(f"{name}_rate x {value:.3g}" for name, value in rates._asdict().items() if value != 1)])
 
 
-def table(cells: Cells, unscaled: Cells) -> page.Table:
-    """Distance from the unmoved result, seed by seed."""
-    rows = []
-
-    def add(name: str, found: list[dict[str, str]], unmoved: list[dict[str, str]]) -> None:
-        line = [name]
-        for metric in ("ap", "recall_at_p90"):
-            mean, moved = spread(page.values(found, metric)).mean, page.differences(found, unmoved, metric)
-            line += [f"{mean:.4f}", page.signed(moved)]
-        rows.append(line)
-
+def moved(cells: Cells, unscaled: Cells) -> dict[str, tuple[list[dict[str, str]], list[dict[str, str]]]]:
+    """What was moved: its cells, and those of the unmoved result."""
+    found = {}
     for rates in RATES:
-        found = [cells.find(stage="rates", method=rates_name(one)) for one in (rates, Rates())]
-        add(rates_name(rates), *found)
+        found[rates_name(rates)] = tuple(cells.find(stage="rates", method=rates_name(one)) for one in (rates, Rates()))
     for tuning in (RETUNED, UNTOUCHED):
         for name in (OURS, THEIRS):
             for scale in SCALES:
                 method = scaled(name, scale, tuning)
                 steps, setting = choose(method if tuning == RETUNED else name, cells if tuning == RETUNED else unscaled)
-                found = cells.find(stage="test", method=method, steps=steps, **setting._asdict())
-                add(f"{method}: rate {setting.rate:g}, decay {setting.decay:g}", found, tested(name, unscaled))
+                made = cells.find(stage="test", method=method, steps=steps, **setting._asdict())
+                told = f"{method}: rate {setting.rate:g}, decay {setting.decay:g}"
+                found[told] = made, tested(name, unscaled)
+    return found
+
+
+def table(cells: Cells, unscaled: Cells) -> page.Table:
+    """Distance from the unmoved result, seed by seed."""
+    rows = []
+    for name, (found, unmoved) in moved(cells, unscaled).items():
+        line = [name]
+        for metric in METRICS:
+            line += [f"{spread(page.values(found, metric)).mean:.4f}"]
+            line += [page.signed(page.differences(found, unmoved, metric))]
+        rows.append(line)
     columns = ["", "macro AP", "moved by", "macro R@P0.9", "moved by"]
     return page.Table("Test images, mean over seeds, ± standard error of what moved", columns, rows)
+
+
+def report(cells: Cells, unscaled: Cells) -> None:
+    """The table to the terminal, the picture beside the CSV."""
+    table(cells, unscaled).show()
+    pairs = moved(cells, unscaled)
+    panels = {
+        title: {"": {name: page.differences(*pair, metric) for name, pair in pairs.items()}}
+        for metric, title in METRICS.items()
+    }
+    page.draw_differences(NAME, "What moves the result on the test images, over seeds", panels)
 
 
 def section() -> str:
@@ -158,6 +174,7 @@ def section() -> str:
             "inverse on the decay; so with rate and decay left alone any loss moves, log-loss too, which stands "
             "beside it.",
             made.markdown(),
+            page.picture(NAME, "How far rates and scales move average precision and recall at precision 0.9"),
             page.made_by(NAME, cells),
         ]
     )
@@ -187,7 +204,7 @@ def main() -> None:
         if arguments.redo:
             cells.drop()
         run(cells, features, {name: choose(name, unscaled) for name in (OURS, THEIRS)})
-    return table(cells, unscaled).show()
+    return report(cells, unscaled)
 
 
 def run(cells: Cells, features: Features, chosen: dict[str, Chosen]) -> None:

@@ -9,7 +9,8 @@ What is done to all sets, so that a table can be read without reading this file:
 - Missing numbers become the median of the training rows, with a 0/1 column that says so; categories become 0/1 columns,
   those with fewer than 50 training rows (and any not seen there) as one column; a missing category is a category.
 - Text is hashed to 4,096 columns: counts of lower-case words, each row of length 1. SMILES the same way, by n-grams of
-  1 to 3 characters, case kept. Nothing is learned, and what is sparse stays so.
+  1 to 3 characters, case kept. The words of rcv1sub1 come as 47,236 weighted columns, which are hashed by their number.
+  Nothing is learned, and what is sparse stays so.
 
 Getting the sets: mammography is OpenML 310; adult, htru2, diabetes130, polish_bankruptcy, sms_spam, kddcup99 and
 reuters21578 are in the UCI archive under these names; a9a, w8a and ijcnn1 at the LIBSVM data page; adbench is
@@ -35,7 +36,7 @@ from sklearn.datasets import load_svmlight_file
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import train_test_split
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import OneHotEncoder, normalize
 
 MAX_ROWS, MAX_ROWS_MULTILABEL = 50_000, 20_000
 MAX_LABELS, MIN_POSITIVES = 100, 20
@@ -180,7 +181,7 @@ def _csr_parts(name: str, folder: Path) -> Rows:
         values = np.ones(len(z["X_indices"])) if z["X_binary"] else z["X_data"].astype(np.float64)
         X = sparse.csr_matrix((values, z["X_indices"], z["X_indptr"]), shape=z["X_shape"])
         Y = sparse.csr_matrix((np.ones(len(z["Y_indices"]), np.int8), z["Y_indices"], z["Y_indptr"]), z["Y_shape"])
-    return _multilabel(X, Y.toarray())
+    return _multilabel(hash_columns(X), Y.toarray())
 
 
 def _goemotions(folder: Path) -> Rows:
@@ -214,6 +215,15 @@ def hash_smiles(texts: Iterable[str]) -> sparse.csr_matrix:
         analyzer="char", ngram_range=(1, 3), lowercase=False, n_features=HASHED_FEATURES, alternate_sign=False
     )
     return vectorizer.transform(texts)
+
+
+def hash_columns(X: sparse.csr_matrix) -> sparse.csr_matrix:
+    """Columns of words, where they are more than text is hashed to: thrown together at random, rows of length 1."""
+    if X.shape[1] <= HASHED_FEATURES:
+        return X
+    place = np.random.default_rng(DRAW_SEED).integers(HASHED_FEATURES, size=X.shape[1])
+    thrown = sparse.csr_matrix((np.ones(len(place)), (np.arange(len(place)), place)), (len(place), HASHED_FEATURES))
+    return normalize(X @ thrown)
 
 
 def _table(cells: np.ndarray, positive: np.ndarray, categorical: Sequence[int] = ()) -> Rows:

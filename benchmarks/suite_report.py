@@ -70,7 +70,7 @@ def overall(cells: Cells, aims: Sequence[str], model: str, single: bool) -> page
             total, within = spread(pair.difference.mean for pair in pairs.values()), _error_of_these_sets(pairs)
             winners = [pair.winner for pair in pairs.values()]
             line += ([str(len(pairs))] if len(line) == 1 else []) + [
-                page.signed(total),
+                f"{page.signed(total)}; {np.median([pair.difference.mean for pair in pairs.values()]):+.4f}",
                 f"{total.mean / total.error:+.1f}, {total.mean / within:+.1f}",
                 ", ".join(str(winners.count(winner)) for winner in (OURS, "-", "other")),
                 str(sum(pair.p_holm < LEVEL for pair in pairs.values())),
@@ -80,7 +80,7 @@ def overall(cells: Cells, aims: Sequence[str], model: str, single: bool) -> page
     header = ["aim", "sets"]
     for other in others:
         header += [
-            f"aimfor - {other}",
+            f"aimfor - {other}; median",
             "in standard errors: over sets, of these sets",
             "won, even, lost",
             "lost (Holm)",
@@ -89,6 +89,18 @@ def overall(cells: Cells, aims: Sequence[str], model: str, single: bool) -> page
     held = f"constraint holds on test: {', '.join((*others, OURS))}"
     title = f"{model.capitalize()} model, {kind}, {_splits(rows)} a set"
     return page.Table(title, [*header, held], lines)
+
+
+def draw(name: str, cells: Cells, aims: Sequence[str]) -> None:
+    """Every set of one label, ours minus log-loss, and the mean over sets."""
+    panels = {}
+    for aim in aims:
+        panels[aim] = {}
+        for model in ("linear", "mlp"):
+            pairs = gains(cells, [aim], model)[aim]
+            own = {one: pair.difference for one, pair in pairs.items()}
+            panels[aim][model] = {**own, "mean over sets": spread(one.mean for one in own.values())}
+    page.draw_differences(name, "aimfor.Classifier minus tuned log-loss of the same model, test rows", panels)
 
 
 def _splits(rows: list[dict[str, str]]) -> str:
