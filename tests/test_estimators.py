@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
 import aimfor
-from aimfor import estimators
+from aimfor import decisions
 from aimfor.calibration import calibration
 from aimfor.candidates import LOG_LOSS
 from aimfor.intake import PositiveClassWarning
@@ -381,7 +381,7 @@ def test_a_partial_fit_that_fails_changes_nothing(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(estimators, "operating_point", fail)
+        patched.setattr(decisions, "operating_point", fail)
         with pytest.raises(KeyboardInterrupt):
             model.partial_fit(X, 1 - y)
         with pytest.raises(KeyboardInterrupt):
