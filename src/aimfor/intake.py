@@ -66,7 +66,7 @@ class Intake(Options):
                 kind = "The type of the target is multiclass."
                 raise ValueError(f"Only binary classification is supported with solver {self.solver!r}. {kind}")
         elif classes is not None and not self.targets_.several:
-            own, given = list(self.classes_), list(np.unique(np.asarray(classes)))
+            own, given = self.classes_.tolist(), np.unique(np.asarray(classes)).tolist()
             checks.rule(own == given, "classes", f"must be those of the first call, {own}", given)
         labels = self.targets_.encode(y)
         if first and self.targets_.one_label and self.classes_.dtype.kind in "OUS":

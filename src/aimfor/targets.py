@@ -55,7 +55,7 @@ class Targets:
             known |= same
             index[same] = number
         if not known.all():
-            raise ValueError(f"y must hold classes seen in fit, {list(self.classes)}, got {y[~known][0]!r}")
+            raise ValueError(f"y must hold classes seen in fit, {self.classes.tolist()}, got {y[~known].tolist()[0]!r}")
         return index[:, None]
 
 
