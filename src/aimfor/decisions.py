@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,7 +11,8 @@ import numpy as np
 from aimfor import checks
 from aimfor.aims import Aim
 from aimfor.calibration import Curve, calibration
-from aimfor.operating_points import OperatingPoint, one_per_label, operating_point
+from aimfor.operating_points import one_per_label, operating_point
+from aimfor.points import OperatingPoint
 
 # The reason of a label that no row ever had: such a label is never predicted, where others without a threshold refuse.
 # It stands in the operating point because that is what a model's file keeps.
@@ -55,11 +56,20 @@ def points_of(aim: Aim, rows: Sequence[Scored], confidence: float | None) -> tup
     )
 
 
-def marked(points: Sequence[OperatingPoint], never: Iterable[bool]) -> tuple[OperatingPoint, ...]:
-    """The points of several labels, those of labels that no row ever had marked as such."""
-    return tuple(
-        replace(point, reason=NEVER_POSITIVE) if none else point for point, none in zip(points, never, strict=True)
-    )
+def marked(
+    points: Sequence[OperatingPoint], labels: np.ndarray, earlier: Sequence[OperatingPoint]
+) -> tuple[OperatingPoint, ...]:
+    """The points of several labels, those of labels that no row ever had marked as such.
+
+    Args:
+        points: one per label.
+        labels: `[n, L]` of all rows.
+        earlier: the points so far where training went on, else empty.
+    """
+    never = [
+        not labels[:, label].any() and (not earlier or never_positive(earlier[label])) for label in range(len(points))
+    ]
+    return tuple(replace(one, reason=NEVER_POSITIVE) if none else one for one, none in zip(points, never, strict=True))
 
 
 def curves_of(kind: bool | str, rows: Sequence[Scored]) -> list[Curve]:

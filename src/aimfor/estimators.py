@@ -20,13 +20,13 @@ from aimfor import checks
 from aimfor.aim_parser import aim as parse_aim
 from aimfor.aims import Aim
 from aimfor.candidates import Contest, compete, one_hot
-from aimfor.decisions import Scored, against, chances, curves_of, decided, marked, never_positive, points_of
+from aimfor.decisions import Scored, against, chances, curves_of, decided, marked, points_of
 from aimfor.heads import Heads, Layers, Modules, Rows, Scaling, module_maker, one_thread, seeded
 from aimfor.intake import Intake
 from aimfor.losses import InfeasibleConstraintWarning
 from aimfor.objectives import Data, Objectives, Recipe
-from aimfor.operating_points import OperatingPoint
 from aimfor.parts import TRAINED, Part, divided
+from aimfor.points import OperatingPoint
 from aimfor.progress import Progress
 from aimfor.scorers import exact_metric
 from aimfor.solvers import solve_by_lp, solve_by_search
@@ -86,6 +86,8 @@ class Classifier(Intake):
         >>> model.predict(X[:3]).shape
         (3,)
     """
+
+    operating_point_: Any
 
     def fit(
         self,
@@ -394,8 +396,7 @@ class Classifier(Intake):
                 rows = [others if is_rare else one for one, is_rare in zip(rows, rare, strict=True)]
         points = points_of(aim, rows, self.confidence)
         if self.targets_.several:
-            never = ~whole.labels.any(0)
-            points = marked(points, never & [never_positive(point) for point in earlier] if earlier else never)
+            points = marked(points, whole.labels, earlier)
         self.operating_point_ = points[0] if self.targets_.one_label else points
         found = [math.nan if point.threshold is None else point.threshold for point in points]
         self.threshold_ = points[0].threshold if self.targets_.one_label else np.array(found)

@@ -22,7 +22,8 @@ from aimfor.aims import Aim
 from aimfor.candidates import Contest, plain
 from aimfor.estimators import Classifier
 from aimfor.objectives import Recipe
-from aimfor.operating_points import OperatingPoint, one_per_label, operating_point
+from aimfor.operating_points import one_per_label, operating_point
+from aimfor.points import OperatingPoint
 from aimfor.program.datasets import Dataset, Part
 from aimfor.program.errors import DataError
 from aimfor.program.jobs import Job
