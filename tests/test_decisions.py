@@ -8,6 +8,8 @@ from sklearn.exceptions import NotFittedError
 import aimfor
 from aimfor import estimators
 from aimfor.parts import Part, halves
+from aimfor.program.datasets import Part as Rows
+from aimfor.program.fitting import deciding_rows
 
 QUICK = {"steps": 40, "batch_size": 64, "random_state": 0}
 PRECISE = "recall@precision>=0.6"
@@ -65,6 +67,24 @@ def test_rows_that_choose_nothing_else_are_all_for_the_threshold(options):
     X, y = one_label(200)
     point = aimfor.Classifier(PRECISE, **QUICK, **options).fit(X, y).operating_point_
     assert (point.num_rows, point.source) == (40, "the validation rows")
+
+
+@pytest.mark.parametrize("labels", [1, 2])
+@pytest.mark.parametrize("confidence", [None, 0.9])
+def test_the_program_knows_which_rows_chose_the_threshold(labels, confidence):
+    X, y = one_label()
+    X_held, y_held = one_label(seed=1)
+    y, y_held = (y, y_held) if labels == 1 else (np.c_[y, 1 - y], np.c_[y_held, 1 - y_held])
+    weights = np.ones(len(X_held))
+    weights[::5] = 0
+    model = aimfor.Classifier("tpr@fpr<=0.3", confidence=confidence, **QUICK)
+    model.fit(X, y, validation_data=(X_held, y_held, weights))
+    rows = deciding_rows(model, Rows(X_held, y_held, weights))
+    points = model.operating_point_ if labels == 2 else (model.operating_point_,)
+    for label, point in enumerate(points):
+        own, scores = y_held.reshape(len(X_held), -1)[rows, label], model.raw_scores(X_held[rows])[:, label]
+        options = {"confidence": confidence, "source": point.source}
+        assert point == aimfor.operating_point(own, scores, "tpr@fpr<=0.3", **options)
 
 
 def test_halves_have_their_share_of_every_class():

@@ -129,9 +129,9 @@ def test_rows_on_disk_train_the_same_model(rows, tmp_path):
     stored = StoredRows(writer.path, 8)
     assert np.array_equal(stored[10:20], X[10:20])
     assert np.array_equal(stored[np.array([5, 3, 5])], X[[5, 3, 5]])
-    held = (X[:200], y[:200])
+    held, weights = (X[:200], y[:200]), (np.arange(len(y)) % 5 > 0).astype(float)
     models = [
-        aimfor.Classifier("aucpr", steps=50, random_state=0).fit(features, y, validation_data=held)
+        aimfor.Classifier("aucpr", steps=50, random_state=0).fit(features, y, weights, validation_data=held)
         for features in (X, stored)
     ]
     assert np.array_equal(models[0].raw_scores(X), models[1].raw_scores(stored))
