@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
 import aimfor
-from aimfor import estimators
+from aimfor import decisions
 from aimfor.calibration import calibration
 from aimfor.candidates import LOG_LOSS
 from aimfor.intake import PositiveClassWarning
@@ -381,7 +381,7 @@ def test_a_partial_fit_that_fails_changes_nothing(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(estimators, "operating_point", fail)
+        patched.setattr(decisions, "operating_point", fail)
         with pytest.raises(KeyboardInterrupt):
             model.partial_fit(X, 1 - y)
         with pytest.raises(KeyboardInterrupt):
@@ -524,3 +524,26 @@ def test_scorer_takes_the_classes_of_the_estimator():
     forest = RandomForestClassifier(5, random_state=0).fit(X, y)
     assert aimfor.scorer("aucpr")(forest, X, y) == aimfor.metrics.average_precision(y, forest.predict_proba(X)[:, 1])
     assert pickle.loads(pickle.dumps(aimfor.scorer("aucpr")))(forest, X, y) == aimfor.scorer("aucpr")(forest, X, y)
+
+
+@pytest.mark.parametrize("method", ["fit", "score"])
+def test_labels_of_another_shape_are_named(method):
+    X, y = imbalanced()
+    model = aimfor.Classifier(**QUICK).fit(X, y)
+    given = {"X": X, "y": y, "validation_data": (X, np.c_[y, y])} if method == "fit" else {"X": X, "y": np.c_[y, y]}
+    with pytest.raises(ValueError, match=r"^y must have shape \[n\], got \(600, 2\)$"):
+        getattr(model, method)(**given)
+
+
+def test_partial_fit_refuses_other_classes_than_at_first():
+    X, y = imbalanced()
+    model = aimfor.Classifier(**QUICK).partial_fit(X, y, classes=[0, 1]).partial_fit(X, y, classes=[1, 0])
+    with pytest.raises(ValueError, match=r"^classes must be those of the first call, \[0, 1\], got \[0, 1, 2\]$"):
+        model.partial_fit(X, y, classes=[0, 1, 2])
+
+
+def test_a_class_of_weight_zero_alone_is_none():
+    X, y = imbalanced()
+    y = np.where(np.arange(len(y)) < 50, 2, y)
+    model = aimfor.Classifier(**QUICK).fit(X, y, sample_weight=(y < 2).astype(float))
+    assert list(model.classes_) == [0, 1]

@@ -305,6 +305,16 @@ def test_order_and_scale_of_rows_do_not_matter(text, confidence):
     assert scaled == dataclasses.replace(point, threshold=4 * point.threshold)
 
 
+@pytest.mark.parametrize(
+    ("aim", "rows"), [("recall@precision>=0.9", 40), ("precision@recall>=0.9", 29), ("tpr@fpr<=0.01", 299)]
+)
+def test_the_fewest_rows_that_make_sure_are_those_of_the_page(aim, rows):
+    for count, sure in ((rows - 1, False), (rows, True)):
+        labels = np.arange(count + 1) > 0 if "fpr" not in aim else np.arange(count + 1) == count
+        point = operating_point(labels, np.arange(count + 1.0), aim, confidence=0.95)
+        assert (point.threshold is not None) == sure
+
+
 def test_one_score_for_all_rows():
     labels, scores = np.arange(1000) < 950, np.zeros(1000)
     point = operating_point(labels, scores, "recall@precision>=0.9", confidence=0.95)
@@ -370,6 +380,8 @@ def test_paragraph():
         " (5 rows, 3 positive). It has precision 0.75 (95 % interval 0.1941 to 0.9937), recall 1 (95 % interval 0.2924"
         " to 1), fpr 0.5 (95 % interval 0.01258 to 0.9874): 3 true and 1 false positives, 0 false and 1 true negatives."
     )
+    close = operating_point([0, 1], [1.0, 1.0000000014538313], "f1")
+    assert "score >= 1.0000000014538313, " in str(close)  # with fewer digits the negative is there too
     none = operating_point([0, 1], [2, 1], "recall@precision>=0.9", confidence=0.9)
     assert str(none).startswith(
         "recall@precision>=0.9: no threshold, as no threshold has precision >= 0.9 with 90 % confidence, on held-out"
@@ -410,6 +422,15 @@ def test_json_and_back(text, confidence, rows, weighted):
 
 GOOD = json.loads(operating_point([1, 1, 0, 1, 0], [5, 4, 3, 2, 1], "recall@precision>=0.75").to_json())
 BAD_JSON = [
+    ({"precision": 0.1}, "precision must be that of the counts, 0.75, got 0.1"),
+    ({"fpr": None}, "fpr must be that of the counts, 0.5, got None"),
+    (
+        {"intervals": GOOD["intervals"] | {"precision": [0.1, 0.2]}},
+        "the interval of precision must hold the rate, 0.75, got (0.1, 0.2)",
+    ),
+    ({"intervals": GOOD["intervals"] | {"fpr": None}}, "the interval of fpr must hold the rate, 0.5, got None"),
+    ({"aim": "f1", "confidence": 0.9}, "confidence needs an aim with a constraint, got 'f1'"),
+    ({"aim": "recall@precision>=(0.75, 0.5)"}, "aim must have one target in one operating point, got 'recall@prec"),
     ({"num_rows": 6}, "counts must be those of 6 rows, 3 of them positive, got [3, 1, 0, 1]"),
     ({"num_positives": 2}, "counts must be those of 5 rows, 2 of them positive, got [3, 1, 0, 1]"),
     ({"threshold": "2"}, "threshold must be a number, got '2'"),

@@ -49,6 +49,7 @@ CASES = {
     "sparse": ({"weight_decay": 0.001}, lambda: sparse.csr_matrix(np.where(abs(X) > 1, X, 0)), y),
     "classes": ({"calibrate": True}, lambda: X, NAMES[several.sum(1)]),
     "labels": ({"aim": "recall@precision>=(0.5, 0.6, 0.7)", "calibrate": "isotonic"}, lambda: X, several),
+    "absent": ({"aim": "f1"}, lambda: X, several * [1, 0, 1]),
     "infeasible": ({"aim": "recall@precision>=0.99999", "confidence": 0.99}, lambda: X, y),
     "names": ({"aim": "aucroc[fpr<=0.1]"}, named, y),
     "lp": ({"solver": "search", "aim": "recall@precision>=0.6"}, lambda: X, y),

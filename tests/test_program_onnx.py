@@ -94,6 +94,12 @@ def test_a_label_that_was_never_positive(tmp_path):
     classifier = aimfor.Classifier("recall@precision>=0.5", **QUICK).fit(X, target)
     export_onnx(classifier, None, tmp_path / "model.onnx")
     check(tmp_path / "model.onnx", {"features": X}, classifier, X)
+    # Positive in one row, which does not choose the threshold: predict refuses.
+    target[0, 1] = 1
+    classifier = aimfor.Classifier("tpr@fpr<=0.4", confidence=0.9, **QUICK).fit(X, target)
+    assert classifier.operating_point_[1].num_positives == 0
+    export_onnx(classifier, None, tmp_path / "model.onnx")
+    assert list(run(tmp_path / "model.onnx", {"features": X})) == ["score"]
 
 
 def table(seed, count, *, unseen):

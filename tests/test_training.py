@@ -129,9 +129,9 @@ def test_rows_on_disk_train_the_same_model(rows, tmp_path):
     stored = StoredRows(writer.path, 8)
     assert np.array_equal(stored[10:20], X[10:20])
     assert np.array_equal(stored[np.array([5, 3, 5])], X[[5, 3, 5]])
-    held = (X[:200], y[:200])
+    held, weights = (X[:200], y[:200]), (np.arange(len(y)) % 5 > 0).astype(float)
     models = [
-        aimfor.Classifier("aucpr", steps=50, random_state=0).fit(features, y, validation_data=held)
+        aimfor.Classifier("aucpr", steps=50, random_state=0).fit(features, y, weights, validation_data=held)
         for features in (X, stored)
     ]
     assert np.array_equal(models[0].raw_scores(X), models[1].raw_scores(stored))
@@ -173,3 +173,69 @@ def test_linear_heads_decay_inside_the_loss():
     without, with_decay = one_step(start, [0.0, 1e6])
     torch.testing.assert_close((without["weights.0"] - before).abs(), torch.full((3, 1), 0.1), rtol=1e-3, atol=0)
     torch.testing.assert_close(with_decay["weights.0"], before - 0.1 * before.sign(), rtol=1e-3, atol=1e-6)
+
+
+# Modules of the user's own
+
+
+def drawing():
+    return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1))
+
+
+def test_frozen_parameters_stay(rows):
+    module = drawing()
+    module[0].requires_grad_(False)
+    model = aimfor.Classifier(model=module, steps=40, random_state=0).fit(*rows).partial_fit(*rows)
+    assert torch.equal(model.model_.modules_[0][0].weight, module[0].weight)
+    assert not torch.equal(model.model_.modules_[0][3].weight, module[3].weight)
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_what_a_module_draws_is_of_the_seed(rows, method):
+    module, found = drawing(), []
+    for state in (1, 2):
+        torch.manual_seed(state)
+        before = torch.get_rng_state()
+        model = aimfor.Classifier(model=module, steps=20, random_state=0)
+        found.append(getattr(model, method)(*rows).raw_scores(rows[0]))
+        assert torch.equal(torch.get_rng_state(), before)
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.fixture
+def double_by_default():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+MODELS = ["linear", "mlp", drawing, lambda: drawing().double()]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=["linear", "mlp", "module", "double module"])
+@pytest.mark.usefixtures("double_by_default")
+def test_training_is_in_single_precision_whatever_the_default(rows, model):
+    fitted = aimfor.Classifier(model=model, steps=20, random_state=0).fit(*rows).partial_fit(*rows)
+    assert fitted.predict(rows[0]).shape == (600,)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("model", MODELS[:3], ids=["linear", "mlp", "module"])
+def test_training_in_a_mode_without_gradients(rows, model, mode):
+    def fitted():
+        return aimfor.Classifier(model=model, steps=20, random_state=0).fit(*rows).partial_fit(*rows)
+
+    with mode():
+        inside = fitted()
+        scores = inside.raw_scores(rows[0])
+    np.testing.assert_array_equal(scores, fitted().raw_scores(rows[0]))
+    inside.partial_fit(*rows)
+
+
+def test_partial_fit_leaves_no_row_to_a_batch_of_its_own(rows):
+    def module():
+        return torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1))
+
+    X, y = (part[:129] for part in rows)
+    model = aimfor.Classifier(model=module, batch_size=64, random_state=0).partial_fit(X, y)
+    assert model.model_.modules_[0][1].num_batches_tracked == 3

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from aimfor.metrics import UndefinedMetricError as UndefinedMetricError
     from aimfor.metrics import UndefinedMetricWarning as UndefinedMetricWarning
     from aimfor.odds import log_odds as log_odds
-    from aimfor.operating_points import OperatingPoint as OperatingPoint
     from aimfor.operating_points import operating_point as operating_point
     from aimfor.pairwise import pairwise_auc_loss as pairwise_auc_loss
+    from aimfor.points import OperatingPoint as OperatingPoint
     from aimfor.program.model_files import load as load
     from aimfor.scorers import scorer as scorer
 
@@ -52,8 +52,9 @@ _MODULES = {
     "losses": ("InfeasibleConstraintWarning", "Loss", "VacuousRangeWarning"),
     "metrics": ("UndefinedMetricError", "UndefinedMetricWarning"),
     "odds": ("log_odds",),
-    "operating_points": ("OperatingPoint", "operating_point"),
+    "operating_points": ("operating_point",),
     "pairwise": ("pairwise_auc_loss",),
+    "points": ("OperatingPoint",),
 }
 _WHERE = {name: module for module, names in _MODULES.items() for name in names}
 # They need the extra `sklearn`, which the rest does without; hence not in __all__, which a star imports.

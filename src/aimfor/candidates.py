@@ -183,6 +183,7 @@ def compete(
     labels, weights = validation.labels.numpy(), None if validation.weights is None else validation.weights.numpy()
     if multiclass:
         labels = one_hot(labels, make_heads(1, seed).num_labels)
+    blind = bool((labels.min(0) == labels.max(0)).all())
 
     def judge(scores: np.ndarray) -> Judgement:
         return judgement(aim, scores, labels, weights)
@@ -199,6 +200,7 @@ def compete(
             generator=generator,
             supervision=supervision,
             stage=stage,
+            blind=blind,
         )
 
     if single is not None:

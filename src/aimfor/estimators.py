@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,14 +19,14 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from aimfor import checks
 from aimfor.aim_parser import aim as parse_aim
 from aimfor.aims import Aim
-from aimfor.calibration import calibration
 from aimfor.candidates import Contest, compete, one_hot
-from aimfor.heads import Heads, Layers, Modules, Rows, Scaling, module_maker, one_thread
+from aimfor.decisions import Scored, against, chances, curves_of, decided, marked, points_of
+from aimfor.heads import Heads, Layers, Modules, Rows, Scaling, module_maker, one_thread, seeded
 from aimfor.intake import Intake
 from aimfor.losses import InfeasibleConstraintWarning
 from aimfor.objectives import Data, Objectives, Recipe
-from aimfor.operating_points import operating_point
-from aimfor.parts import Part, divided
+from aimfor.parts import TRAINED, Part, divided
+from aimfor.points import OperatingPoint
 from aimfor.progress import Progress
 from aimfor.scorers import exact_metric
 from aimfor.solvers import solve_by_lp, solve_by_search
@@ -39,7 +39,7 @@ class Classifier(Intake):
 
     By default it never bets on one recipe: log-loss, the aim and its area are trained as heads of one model, the exact
     metric and the area on held-out rows choose among them, and log-loss is left only for more than the noise of those
-    rows. The threshold is then chosen on the same rows.
+    rows. The threshold is then chosen on the same rows, with a confidence on a half that the choice did not see.
 
     Args:
         aim: an aim record or its text, such as "recall@precision>=0.9".
@@ -54,8 +54,9 @@ class Classifier(Intake):
             are for linear models of one label; small data for "lp".
         restarts: candidates started from scratch, for each recipe.
         validation_fraction: share of the rows held back for all choices; 0 makes them on the training rows.
-        confidence: of the operating point; the constraint then holds on the population with at least this probability,
-            up to the choice among candidates on the same rows. Needs an aim with a constraint, and rows held back.
+        confidence: of the operating point; the constraint then holds on the population with at least this probability.
+            Half of the rows held back then choose among candidates, the other half the threshold (all of them with an
+            exact solver, which has nothing to choose). Needs an aim with a constraint, and rows held back.
         calibrate: fit probabilities on the validation rows, for `predict_proba`: True, "isotonic" or "logistic".
         steps: batches that each stage trains for.
         batch_size: rows of a batch; "auto" for 256 with "mlp", else 512.
@@ -66,7 +67,8 @@ class Classifier(Intake):
         patience: looks at the validation rows (eight in a stage) without any candidate getting better, after which the
             stage ends.
         device: where training runs.
-        random_state: seed, or numpy `RandomState`, of split, start and order; an int gives identical results.
+        random_state: seed, or numpy `RandomState`, of split, start, order and what a module draws; an int gives
+            identical results.
         verbose: show progress with the exact validation metric and the violation.
 
     Attributes:
@@ -85,6 +87,8 @@ class Classifier(Intake):
         (3,)
     """
 
+    operating_point_: Any
+
     def fit(
         self,
         X: Any,
@@ -99,7 +103,9 @@ class Classifier(Intake):
             X: `[n, D]`, dense or SciPy sparse (never made dense), finite.
             y: `[n]` of two or more classes, or `[n, L]` of 0/1 for several labels.
             sample_weight: `[n]`, at least 0; a row of weight 0 is as good as absent.
-            validation_data: `(X, y)` or `(X, y, sample_weight)` held out by the caller, instead of a part of the rows.
+            validation_data: `(X, y)` or `(X, y, sample_weight)` held out by the caller, instead of a part of the rows;
+                both classes of a label must be there. A `Pipeline` hands it over as it is: its X must have gone
+                through the steps before.
 
         Returns:
             Itself.
@@ -133,6 +139,7 @@ class Classifier(Intake):
             vars(self).update(before)
             raise
 
+    @torch.inference_mode(False)  # whatever the caller is in, as training needs gradients
     def _fit(
         self, X: Any, y: Any, sample_weight: Any, validation_data: tuple[Any, ...] | None, supervision: Supervision
     ) -> Contest | None:
@@ -143,24 +150,26 @@ class Classifier(Intake):
             checks.rule(count == outputs, "aim", f"must have one target per label ({outputs})", count)
         random = check_random_state(self.random_state)
         seed = int(random.randint(2**31 - 1))
+        whole = Part(X, labels, weights)
         if validation_data is not None:
             if not isinstance(validation_data, (tuple, list)) or len(validation_data) not in (2, 3):
                 raise TypeError("validation_data must be (X, y) or (X, y, sample_weight), got something else")
             held_out = self._check_validation(*validation_data)
-            fitted, source = Part(X, labels, weights), "the given validation rows"
+            fitted = whole = whole._replace(source=TRAINED)
         else:
-            exclusive = self.targets_.one_label or self.targets_.multiclass
-            by_class = labels[:, 0] if exclusive else None
-            fitted, held_out, source = divided(Part(X, labels, weights), self.validation_fraction, by_class, seed)
+            fitted, held_out = divided(whole, self.validation_fraction, seed)
         self._check_confidence(held_out, trained_on=held_out is fitted)
+        choosing, held_out = self.share_out(held_out)
         self.scaling_ = Scaling.of(X, fitted.index, fitted.weights)
         if self.solver == "sgd":
-            with one_thread(isinstance(self.model, str)):
+            # Those models draw nothing while they train, and their batches are small.
+            known = isinstance(self.model, str)
+            with one_thread(known), seeded(seed, not known):
                 contest = compete(
                     self._make_heads,
                     aim,
                     self._data(fitted),
-                    self._data(held_out),
+                    self._data(choosing),
                     multiclass=self.targets_.multiclass,
                     single=self._single_recipe(aim),
                     restarts=self.restarts,
@@ -174,11 +183,12 @@ class Classifier(Intake):
         else:
             contest = None
             self._solve(aim, fitted)
-        self._decide(aim, held_out, source, Part(X, labels, weights))
+        self._decide(aim, held_out, whole)
         vars(self).pop("running_", None)  # what partial_fit was about was another model
         return contest
 
     @available_if(lambda self: self.solver == "sgd")
+    @torch.inference_mode(False)
     def partial_fit(
         self, X: Any, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Classifier:
@@ -204,8 +214,8 @@ class Classifier(Intake):
     def _go_on(self, X: Any, y: Any, classes: ArrayLike | None, sample_weight: Any) -> None:
         aim = self.check_options()
         first = not hasattr(self, "model_")
-        X, labels, weights = self._check_rows(X, y, sample_weight, classes=classes, first=first, partial=True)
-        part = Part(X, labels, weights)
+        X, labels, weights = self._check_rows(X, y, sample_weight, classes=classes, first=first)
+        part = Part(X, labels, weights, source="the rows of the last partial_fit, trained on")
         self._check_confidence(part, trained_on=True)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         if first:
@@ -218,9 +228,10 @@ class Classifier(Intake):
             objectives = Objectives([recipe], self.model_.num_labels, self._data(part), self.targets_.multiclass)
             optimiser = torch.optim.Adam(self.model_.parameters(), lr=self._budget().rate)
             self.running_ = recipe, objectives, optimiser
-        train_one(self.model_.float(), *self.running_, self._data(part), self._budget().batch_size, seed)
+        with seeded(seed, not isinstance(self.model, str)):
+            train_one(self.model_.float(), *self.running_, self._data(part), self._budget().batch_size, seed)
         self.history_ = [*self.history_, {"name": self.running_[0].name, "rows": len(labels)}]
-        self._decide(aim, part, "the rows of the last partial_fit, trained on", part)
+        self._decide(aim, part, part, self.operating_point_ if self.targets_.several and not first else ())
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Raw scores minus the operating threshold, so that 0 is the decision; raw scores where there is no threshold.
@@ -234,8 +245,8 @@ class Classifier(Intake):
         raw = self.raw_scores(X)
         if self.targets_.multiclass:
             return raw
-        against = _against(raw, np.nan_to_num(np.asarray(self.threshold_, dtype=np.float64), nan=0.0))
-        return against[:, 0] if self.targets_.one_label else against
+        found = against(raw, np.asarray(self.threshold_, dtype=np.float64))
+        return found[:, 0] if self.targets_.one_label else found
 
     def raw_scores(self, X: Any) -> np.ndarray:
         """Scores as `threshold_` and the operating point know them, `[n, L]`; for classes their log-odds `[n, C]`.
@@ -256,17 +267,14 @@ class Classifier(Intake):
             `[n]` of `classes_`, or `[n, L]` of 0/1.
 
         Raises:
-            ValueError: where no threshold qualified; `decision_function` still ranks.
+            ValueError: where no threshold qualified, with the label; `decision_function` still ranks.
         """
         raw = self.raw_scores(X)
         if self.targets_.multiclass:
             return self.classes_[raw.argmax(1)]
-        points = self.operating_point_ if isinstance(self.operating_point_, tuple) else (self.operating_point_,)
-        decided = np.zeros(raw.shape, dtype=np.int64)
-        for label, point in enumerate(points):
-            if self.targets_.one_label or point.num_positives > 0:  # a label that was never positive is never predicted
-                decided[:, label] = point.predict(raw[:, label])
-        return decided if not self.targets_.one_label else self.classes_[decided[:, 0]]
+        if self.targets_.one_label:
+            return self.classes_[self.operating_point_.predict(raw[:, 0])]
+        return decided(self.operating_point_, raw)
 
     @available_if(lambda self: bool(self.calibrate))
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -279,11 +287,9 @@ class Classifier(Intake):
             `[n, 2]`, `[n, C]`, or `[n, L]` for several labels.
         """
         raw = self.raw_scores(X)
-        chances = np.stack([curve(raw[:, label]) for label, curve in enumerate(self.calibration_)], axis=1)
-        if self.targets_.multiclass:
-            total = chances.sum(1, keepdims=True)
-            return np.where(total > 0, chances / np.where(total > 0, total, 1), 1 / chances.shape[1])
-        return np.hstack([1 - chances, chances]) if self.targets_.one_label else chances
+        check_is_fitted(self, "calibration_", msg="predict_proba needs a fit with calibrate, got one without")
+        found = chances(self.calibration_, raw, self.targets_.multiclass)
+        return np.hstack([1 - found, found]) if self.targets_.one_label else found
 
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """The aim's exact metric, a mean over labels or classes; negated where less is better (fpr@tpr).
@@ -336,8 +342,7 @@ class Classifier(Intake):
             sizes = tuple(self.hidden_layer_sizes) if self.model == "mlp" else ()
             heads: Heads = Layers(num_heads, self.n_features_in_, outputs, sizes, generator)
         else:
-            with torch.random.fork_rng():
-                torch.manual_seed(seed)
+            with seeded(seed):
                 heads = Modules(num_heads, outputs, module_maker(self.model))
         return heads.to(self.device)
 
@@ -373,36 +378,34 @@ class Classifier(Intake):
         found = {"objective": solution.objective, "violation": solution.violation, "feasible": solution.feasible}
         self.history_ = [{"name": f"{aim}, solver {self.solver}", **found, "chosen": True}]
 
-    def _decide(self, aim: Aim, held_out: Part, source: str, whole: Part) -> None:
-        labels, weights = held_out.labels, held_out.weights
-        raw = self._raw_of(held_out.X, held_out.index)
-        if self.targets_.multiclass:
-            labels = one_hot(labels, len(self.classes_))
-        options = {"confidence": self.confidence, "sample_weight": weights, "source": source}
-        if self.targets_.one_label:
-            self.operating_point_ = operating_point(labels[:, 0], raw[:, 0], aim, **options)
-            self.threshold_ = self.operating_point_.threshold
-        else:
-            points = operating_point(labels, raw, aim, **options)
-            rare = (labels.min(0) == labels.max(0)) & (whole.labels.min(0) < whole.labels.max(0))
-            if not self.targets_.multiclass and rare.any() and self.confidence is None:
-                # A label without both classes among the rows held back: its threshold is one of all rows.
-                everywhere = {
-                    **options,
-                    "sample_weight": whole.weights,
-                    "source": f"all rows, {source} lacking a class",
-                }
-                others = operating_point(whole.labels, self._raw_of(whole.X), aim, **everywhere)
-                points = tuple(
-                    other if is_rare else point for point, other, is_rare in zip(points, others, rare, strict=True)
-                )
-            self.operating_point_ = points
-            found = [math.nan if point.threshold is None else point.threshold for point in self.operating_point_]
-            self.threshold_ = np.array(found)
+    def _decide(self, aim: Aim, held_out: Part, whole: Part, earlier: Sequence[OperatingPoint] = ()) -> None:
+        """Choose thresholds, and curves of the chances, on rows held out; on all for a label that lacks a class there.
+
+        Args:
+            aim: what the model is judged by.
+            held_out: rows that choose.
+            whole: all rows.
+            earlier: the operating points so far, where training went on.
+        """
+        vars(self).pop("calibration_", None)  # of an earlier fit
+        rows = [self._scored(held_out, held_out.source)] * self.targets_.num_outputs
+        if self.targets_.several and self.confidence is None:
+            rare = (held_out.labels.min(0) == held_out.labels.max(0)) & (whole.labels.min(0) < whole.labels.max(0))
+            if rare.any():
+                others = self._scored(whole, f"{whole.source}, {held_out.source} lacking a class")
+                rows = [others if is_rare else one for one, is_rare in zip(rows, rare, strict=True)]
+        points = points_of(aim, rows, self.confidence)
+        if self.targets_.several:
+            points = marked(points, whole.labels, earlier)
+        self.operating_point_ = points[0] if self.targets_.one_label else points
+        found = [math.nan if point.threshold is None else point.threshold for point in points]
+        self.threshold_ = points[0].threshold if self.targets_.one_label else np.array(found)
         if self.calibrate:
-            self.calibration_ = [
-                calibration(self.calibrate, raw[:, label], labels[:, label], weights) for label in range(raw.shape[1])
-            ]
+            self.calibration_ = curves_of(self.calibrate, rows)
+
+    def _scored(self, part: Part, source: str) -> Scored:
+        labels = one_hot(part.labels, len(self.classes_)) if self.targets_.multiclass else part.labels
+        return Scored(labels, self._raw_of(part.X, part.index), part.weights, source)
 
     def _raw_of(self, X: Any, index: np.ndarray | None = None) -> np.ndarray:
         # In double and then rounded to single, a row has one score whichever rows come with it: matrix products round
@@ -421,11 +424,6 @@ class Classifier(Intake):
         mean, scale = self.scaling_
         coefficients = (weight / scale[:, None]).T
         return coefficients, offset if mean is None else offset - coefficients @ mean
-
-
-def _against(raw: np.ndarray, threshold: np.ndarray) -> np.ndarray:
-    """raw - threshold, a hair above 0 for scores at the threshold, which count as positive."""
-    return np.where(raw >= threshold, np.maximum(raw - threshold, np.finfo(np.float64).tiny), raw - threshold)
 
 
 def _history(candidates: list[Candidate], chosen: int, aim: Aim) -> list[dict[str, Any]]:

@@ -142,6 +142,17 @@ def one_thread(wanted: bool = True) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+@contextmanager
+def seeded(seed: int, wanted: bool = True) -> Iterator[None]:
+    """Torch's own generator from a seed, for modules that draw from it; afterwards it is where the caller left it."""
+    if not wanted:
+        yield
+        return
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
 def chunks(count: int, size: int = CHUNK) -> Iterator[slice]:
     """Slices that cover `count` rows."""
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
@@ -292,9 +303,11 @@ class Layers(Heads):
             bound = 1 / math.sqrt(inputs)
             # The first layer is one matrix for all heads, [D, G * outputs]; the others are applied head by head.
             shape = (inputs, num_heads, outputs) if layer == 0 else (num_heads, inputs, outputs)
-            weight = torch.empty(num_heads, inputs, outputs).uniform_(-bound, bound, generator=generator)
+            weight = torch.empty(num_heads, inputs, outputs, dtype=torch.float32)
+            weight.uniform_(-bound, bound, generator=generator)
             self.weights.append((weight.transpose(0, 1) if layer == 0 else weight).reshape(shape).contiguous())
-            self.offsets.append(torch.empty(num_heads, outputs).uniform_(-bound, bound, generator=generator))
+            offset = torch.empty(num_heads, outputs, dtype=torch.float32)
+            self.offsets.append(offset.uniform_(-bound, bound, generator=generator))
 
     def forward(self, rows: Tensor | Bags) -> Tensor:
         hidden = project(rows, self.weights[0].flatten(1)).unflatten(1, self.offsets[0].shape) + self.offsets[0]
@@ -336,7 +349,7 @@ class Layers(Heads):
 
 
 class Modules(Heads):
-    """Copies of a user's own module, each a head.
+    """Copies of a user's own module, each a head, in single precision as the rows are.
 
     Args:
         num_heads: G.
@@ -346,7 +359,7 @@ class Modules(Heads):
 
     def __init__(self, num_heads: int, num_labels: int, make: Callable[[], nn.Module]):
         super().__init__(num_heads, num_labels)
-        self.modules_ = nn.ModuleList(make() for _ in range(num_heads))
+        self.modules_ = nn.ModuleList(make().float() for _ in range(num_heads))
 
     def forward(self, rows: Tensor | Bags) -> Tensor:
         dense = rows if isinstance(rows, Tensor) else rows.to_dense()
@@ -371,7 +384,7 @@ class Modules(Heads):
     def shrink_(self, factors: Tensor) -> None:
         for module, factor in zip(self.modules_, factors, strict=True):
             for parameter in module.parameters():
-                if parameter.ndim > 1:
+                if parameter.ndim > 1 and parameter.requires_grad:  # what its owner froze stays as it is
                     parameter.mul_(factor)
 
 

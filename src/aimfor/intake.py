@@ -15,7 +15,7 @@ from aimfor import checks
 from aimfor.batches import LARGEST_WEIGHT
 from aimfor.operating_points import NEEDS_EQUAL_WEIGHTS
 from aimfor.options import Options
-from aimfor.parts import Part
+from aimfor.parts import Part, halves
 from aimfor.stored_rows import StoredRows
 from aimfor.targets import Targets, targets_of
 
@@ -46,7 +46,6 @@ class Intake(Options):
         *,
         classes: ArrayLike | None = None,
         first: bool = True,
-        partial: bool = False,
     ) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """Features, labels `[n, L]` (classes as `[n, 1]` of indices) and weights; rows of weight 0 are dropped."""
         if isinstance(X, StoredRows):
@@ -60,29 +59,18 @@ class Intake(Options):
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
         check_classification_targets(y)
+        X, y, weights = _present(X, y, sample_weight)
         if first:
             self.targets_ = targets_of(y, y if classes is None else np.asarray(classes))
             if self.targets_.multiclass and self.solver != "sgd":
                 kind = "The type of the target is multiclass."
                 raise ValueError(f"Only binary classification is supported with solver {self.solver!r}. {kind}")
+        elif classes is not None and not self.targets_.several:
+            own, given = self.classes_.tolist(), np.unique(np.asarray(classes)).tolist()
+            checks.rule(own == given, "classes", f"must be those of the first call, {own}", given)
         labels = self.targets_.encode(y)
         if first and self.targets_.one_label and self.classes_.dtype.kind in "OUS":
             _warn_of_positive_class(self.classes_, labels)
-        weights = None
-        if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-            kept = weights > 0
-            checks.rule(bool(kept.any()), "sample_weight", "must have an entry above 0", "none")
-            least, most = weights[kept].min(), weights.max()
-            near = f"must be 0 or within a factor of {LARGEST_WEIGHT:g} of one another"
-            checks.rule(least >= most / LARGEST_WEIGHT, "sample_weight", near, f"{least:g} and {most:g}")
-            if not kept.all():
-                X, labels, weights = X[kept], labels[kept], weights[kept]
-        if not partial and self.targets_.one_label and len(np.unique(labels)) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs rows of at least 2 classes, got one class only: "
-                f"{self.classes_[int(labels[0, 0])]!r}"
-            )
         return X, labels, weights
 
     def _check_features(self, X: Any) -> Any:
@@ -96,8 +84,19 @@ class Intake(Options):
         X = self._check_features(X)
         labels = self.targets_.encode(y)
         checks.rule(len(labels) == X.shape[0], "validation_data", f"must have {X.shape[0]} labels", len(labels))
-        weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
-        return Part(X, labels, weights)
+        part = Part(*_present(X, labels, sample_weight), source="the given validation rows")
+        varied = bool((part.labels.min(0) < part.labels.max(0)).any())
+        checks.rule(varied, "validation_data", "must hold rows of both classes of a label", "one class only")
+        return part
+
+    def share_out(self, held_out: Part) -> tuple[Part, Part]:
+        """Rows that choose the model and rows that choose its threshold: halves with a confidence, else the same.
+
+        Args:
+            held_out: rows that were not trained on, none of them of weight 0.
+        """
+        # The solvers choose nothing on these rows.
+        return halves(held_out) if self.confidence is not None and self.solver == "sgd" else (held_out, held_out)
 
     def _check_confidence(self, held_out: Part, trained_on: bool) -> None:
         """Refuse a confidence that the rows which choose the threshold cannot give, before anything is trained."""
@@ -109,6 +108,19 @@ class Intake(Options):
             )
         if held_out.weights is not None and np.ptp(held_out.weights) > 0:
             raise ValueError(NEEDS_EQUAL_WEIGHTS)
+
+
+def _present(X: Any, y: np.ndarray, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
+    """Rows without those of weight 0, and their weights."""
+    if sample_weight is None:
+        return X, y, None
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    kept = np.flatnonzero(weights)
+    checks.rule(len(kept) > 0, "sample_weight", "must have an entry above 0", "none")
+    least, most = weights[kept].min(), weights.max()
+    near = f"must be 0 or within a factor of {LARGEST_WEIGHT:g} of one another"
+    checks.rule(least >= most / LARGEST_WEIGHT, "sample_weight", near, f"{least:g} and {most:g}")
+    return (X, y, weights) if len(kept) == len(weights) else (X[kept], y[kept], weights[kept])
 
 
 def _warn_of_positive_class(classes: np.ndarray, labels: np.ndarray) -> None:

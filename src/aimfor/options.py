@@ -15,7 +15,7 @@ from aimfor import checks
 from aimfor.aim_parser import aim as parse_aim
 from aimfor.aims import Aim
 from aimfor.objectives import Recipe
-from aimfor.operating_points import valid_confidence
+from aimfor.points import valid_confidence
 from aimfor.surrogates import SURROGATES
 from aimfor.training import Budget
 

@@ -6,20 +6,26 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 from scipy.special import softmax
 from sklearn.metrics import make_scorer
 
+from aimfor import checks
 from aimfor.aim_parser import aim as parse_aim
 from aimfor.aims import Aim
+from aimfor.candidates import one_hot
 from aimfor.metrics import UndefinedMetricError
 from aimfor.odds import log_odds
-from aimfor.training import judged
+from aimfor.targets import Targets
+from aimfor.training import measured
 
 
 def scorer(aim: str | Aim) -> Scorer:
     """A scikit-learn scorer for an aim's exact metric, for `cross_val_score`, `GridSearchCV` and the like.
 
-    Works with any classifier that has `decision_function` or `predict_proba`; several labels and classes give the mean.
+    Works with any classifier that has `decision_function` or `predict_proba`; several labels and classes give the mean
+    of those that both have and lack a row. Classes that the classifier has not seen, and scores of pairs of classes
+    (`decision_function_shape="ovo"`), are refused.
 
     Args:
         aim: a record or its text.
@@ -46,8 +52,13 @@ class Scorer:
         self._requests = make_scorer(exact_metric)
 
     def __call__(self, estimator: Any, X: Any, y_true: Any, sample_weight: Any = None) -> float:
-        scores = _scores(estimator, X)
-        labels = _labels(np.asarray(y_true), scores, getattr(estimator, "classes_", None))
+        y_true = y_true.toarray() if sparse.issparse(y_true) else np.asarray(y_true)
+        if y_true.ndim == 2 and y_true.shape[1] > 1:
+            scores = _scores_of_labels(estimator, X)
+            labels = Targets(np.arange(y_true.shape[1]), one_label=False, multiclass=False).encode(y_true)
+        else:
+            scores = _scores(estimator, X)
+            labels = _labels(y_true, scores, getattr(estimator, "classes_", None))
         return exact_metric(self.aim, labels, scores, sample_weight)
 
     def set_score_request(self, **requests: Any) -> Scorer:
@@ -63,35 +74,50 @@ class Scorer:
         return f"aimfor.scorer({str(self.aim)!r})"
 
 
+def _scores_of_labels(estimator: Any, X: Any) -> np.ndarray:
+    """Scores by which rows are ranked for each of several labels, `[n, L]`."""
+    if hasattr(estimator, "decision_function"):
+        return np.asarray(estimator.decision_function(X))
+    chances = estimator.predict_proba(X)
+    if isinstance(chances, list):  # one [n, classes] per label, as scikit-learn's multi-output classifiers give
+        # A label that was constant in training has the column of its one class alone.
+        chances = np.stack(
+            [columns @ (np.asarray(own) == 1) for columns, own in zip(chances, estimator.classes_, strict=True)], axis=1
+        )
+    return np.asarray(chances)
+
+
 def _scores(estimator: Any, X: Any) -> np.ndarray:
-    """Scores by which rows are ranked, `[n]` or `[n, L]`."""
+    """Scores by which rows are ranked, `[n]`, or `[n, C]` for classes."""
     decided = np.asarray(estimator.decision_function(X)) if hasattr(estimator, "decision_function") else None
+    if decided is not None and decided.ndim == 2:
+        shape = getattr(_last(estimator), "decision_function_shape", None)
+        checks.rule(shape != "ovo", "decision_function_shape", "must be 'ovr', a score for each class", repr(shape))
     if decided is not None and (decided.ndim == 1 or not hasattr(estimator, "predict_proba")):
         return decided
-    chances = estimator.predict_proba(X)
-    if isinstance(chances, list):  # one [n, 2] per label, as scikit-learn's multi-output classifiers give
-        chances = np.stack([columns[:, 1] for columns in chances], axis=1)
-    chances = np.asarray(chances)
+    chances = np.asarray(estimator.predict_proba(X))
     if decided is None:
-        return chances[:, 1] if chances.shape[1] == 2 and np.ndim(getattr(estimator, "classes_", 0)) == 1 else chances
+        return chances[:, 1] if chances.shape[1] == 2 else chances
     # Of a softmax they rank only within a row; its log-odds rank as its probabilities do, and do not round to 1.
     is_softmax = decided.shape == chances.shape and np.allclose(softmax(decided, axis=1), chances, atol=1e-6)
     return log_odds(torch.from_numpy(decided)).numpy() if is_softmax else decided
 
 
+def _last(estimator: Any) -> Any:
+    """The classifier that a pipeline or a search ends in."""
+    while hasattr(estimator, "best_estimator_") or hasattr(estimator, "steps"):
+        estimator = estimator.best_estimator_ if hasattr(estimator, "best_estimator_") else estimator.steps[-1][1]
+    return estimator
+
+
 def _labels(y_true: np.ndarray, scores: np.ndarray, classes: Any) -> np.ndarray:
     """0/1 in the shape of the scores; of two classes the second in sorted order is 1."""
-    if y_true.ndim == 2 and y_true.shape[1] > 1:
-        return y_true
-    y_true = y_true.ravel()
     classes = np.unique(y_true) if classes is None or np.ndim(classes) != 1 else np.asarray(classes)
-    if scores.ndim == 2 and scores.shape[1] > 1:
-        if len(classes) != scores.shape[1]:
-            raise UndefinedMetricError(f"y_true must hold all {scores.shape[1]} classes, got {list(classes)}")
-        return (y_true[:, None] == classes).astype(np.int64)
-    if len(classes) != 2:
-        raise UndefinedMetricError(f"y_true must hold two classes, got {list(classes)}")
-    return (y_true == classes[1]).astype(np.int64)
+    columns = scores.shape[1] if scores.ndim == 2 else 1
+    if len(classes) != max(columns, 2):
+        raise UndefinedMetricError(f"y_true must hold {max(columns, 2)} classes, got {classes.tolist()}")
+    index = Targets(classes, one_label=False, multiclass=True).encode(y_true)
+    return index if columns == 1 else one_hot(index, columns)
 
 
 def exact_metric(aim: Aim, labels: np.ndarray, scores: np.ndarray, sample_weight: Any = None) -> float:
@@ -100,4 +126,4 @@ def exact_metric(aim: Aim, labels: np.ndarray, scores: np.ndarray, sample_weight
     if columns == 1:
         value = float(aim.metric(labels.ravel(), scores.ravel(), sample_weight=sample_weight))
         return value if aim.greater_is_better else -value
-    return judged(aim, scores, labels, sample_weight)
+    return measured(aim, scores, labels, sample_weight)

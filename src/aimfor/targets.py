@@ -7,6 +7,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.multiclass import type_of_target
 
+from aimfor import checks
+
 
 @dataclass(frozen=True)
 class Targets:
@@ -23,6 +25,11 @@ class Targets:
     multiclass: bool
 
     @property
+    def several(self) -> bool:
+        """Whether a row may have any number of labels."""
+        return not self.one_label and not self.multiclass
+
+    @property
     def num_outputs(self) -> int:
         """Scores of a row."""
         return 1 if self.one_label else len(self.classes)
@@ -30,15 +37,16 @@ class Targets:
     def encode(self, y: Any) -> np.ndarray:
         """Labels `[n, L]` of 0/1; classes as `[n, 1]` of their indices."""
         y = y.toarray() if sparse.issparse(y) else np.asarray(y)
-        if not self.one_label and not self.multiclass:
-            if y.ndim != 2 or y.shape[1] != len(self.classes):
-                raise ValueError(f"y must have shape [n, {len(self.classes)}], got {y.shape}")
+        if self.several:
+            right = y.ndim == 2 and y.shape[1] == len(self.classes)
+            checks.rule(right, "y", f"must have shape [n, {len(self.classes)}]", y.shape)
             other = y[(y != 0) & (y != 1)]
             if other.size:
                 raise ValueError(f"y must hold 0 and 1 for several labels, got {other[0]!r}")
             return y.astype(np.uint8)
         if y.ndim == 2 and y.shape[1] == 1:
             y = y[:, 0]
+        checks.rule(y.ndim == 1, "y", "must have shape [n]", y.shape)
         # Small numbers, as the rows may be many: one byte a row for two classes.
         index = np.zeros(len(y), dtype=np.uint8 if self.one_label else np.int64)
         known = np.zeros(len(y), dtype=bool)
@@ -47,7 +55,7 @@ class Targets:
             known |= same
             index[same] = number
         if not known.all():
-            raise ValueError(f"y must hold classes seen in fit, {list(self.classes)}, got {y[~known][0]!r}")
+            raise ValueError(f"y must hold classes seen in fit, {self.classes.tolist()}, got {y[~known].tolist()[0]!r}")
         return index[:, None]
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from aimfor.aims import Aim
-from aimfor.heads import Batches, Heads, Layers, Rows, chunks
+from aimfor.heads import Batches, Heads, Layers, Rows
 from aimfor.losses import InfeasibleConstraintWarning
 from aimfor.metrics import UndefinedMetricError, UndefinedMetricWarning
 from aimfor.objectives import Data, Objectives, Recipe
@@ -76,19 +76,27 @@ Judge = Callable[[np.ndarray], Judgement]
 """Scores `[n, L]` of the validation rows -> how good they are."""
 
 
-def judged(aim: Aim, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> float:
-    """The exact metric, a mean over labels, signed so that higher is better; the worst value where it is undefined."""
-    worst = 0.0 if aim.greater_is_better else -1.0
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UndefinedMetricWarning)
-            values = aim.metric(labels, scores, sample_weight=weights)
-    except UndefinedMetricError:
-        return worst
-    known = np.asarray(values)[~np.isnan(values)]
+def measured(aim: Aim, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> float:
+    """The exact metric, a mean over the labels `[n, L]` that have one, signed so that higher is better.
+
+    Raises:
+        UndefinedMetricError: where no label has one.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UndefinedMetricWarning)
+        values = np.asarray(aim.metric(labels, scores, sample_weight=weights))
+    known = values[~np.isnan(values)]
     if known.size == 0:
-        return worst
+        raise UndefinedMetricError(f"y_true must hold both classes of a label for {aim}, got none that does")
     return float(known.mean()) if aim.greater_is_better else -float(known.mean())
+
+
+def judged(aim: Aim, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> float:
+    """As `measured`; the worst value where it is undefined."""
+    try:
+        return measured(aim, scores, labels, weights)
+    except UndefinedMetricError:
+        return 0.0 if aim.greater_is_better else -1.0
 
 
 class Training:
@@ -101,6 +109,7 @@ class Training:
         budget: how long and how fast.
         multiclass: whether labels are classes.
         generator: for the order of the rows.
+        blind: whether the validation rows can judge nothing; heads are then kept as they are last.
     """
 
     def __init__(
@@ -111,9 +120,10 @@ class Training:
         budget: Budget,
         multiclass: bool,
         generator: np.random.Generator,
+        blind: bool = False,
     ):
         self.heads, self.recipes, self.data, self.budget = heads, recipes, data, budget
-        self.multiclass = multiclass
+        self.multiclass, self.blind = multiclass, blind
         self.objectives = Objectives(recipes, heads.num_labels, data, multiclass)
         self.decays = torch.tensor([recipe.decay for recipe in recipes], device=data.rows.device)
         self.optimiser = torch.optim.Adam(heads.parameters(), lr=budget.rate)
@@ -133,7 +143,11 @@ class Training:
         if not self.best:
             self.best = found
             return found
-        better = [new.merit > old.merit for new, old in zip(found, self.best, strict=True)]
+        # Blind looks are all equal, but for one that is not finite, which is below them.
+        better = [
+            new.merit > old.merit or (self.blind and new.merit == old.merit)
+            for new, old in zip(found, self.best, strict=True)
+        ]
         self.best = [new if is_better else old for new, old, is_better in zip(found, self.best, better, strict=True)]
         self.fruitless = 0 if any(better) else self.fruitless + 1
         return found
@@ -206,6 +220,7 @@ def train(
     generator: np.random.Generator,
     supervision: Supervision,
     stage: str,
+    blind: bool = False,
 ) -> list[Candidate]:
     """Train heads on the same batches and keep each at its best look, the start being one.
 
@@ -220,11 +235,12 @@ def train(
         generator: for the order of the rows.
         supervision: what goes on beside.
         stage: its name for the supervision.
+        blind: whether the validation rows can judge nothing; see `Training`.
 
     Returns:
         One candidate per head.
     """
-    training = Training(heads, recipes, data, budget, multiclass, generator)
+    training = Training(heads, recipes, data, budget, multiclass, generator, blind)
 
     def look_now() -> None:
         found = training.look(validation, judge)
@@ -340,8 +356,8 @@ def train_one(
 ) -> None:
     """One pass over the rows with a single head whose loss and optimiser go on from call to call."""
     order = np.random.default_rng(seed).permutation(len(data.rows))
+    decays = torch.tensor([recipe.decay], device=data.rows.device)
     heads.train()
-    for part in chunks(len(order), batch_size):
-        step_(
-            heads, objectives, optimiser, torch.tensor([recipe.decay], device=data.rows.device), data.take(order[part])
-        )
+    # Batches of nearly one size: a last one of a single row has no spread, which BatchNorm needs.
+    for part in np.array_split(order, math.ceil(len(order) / batch_size)):
+        step_(heads, objectives, optimiser, decays, data.take(part))

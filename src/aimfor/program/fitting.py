@@ -16,12 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from aimfor import parts
 from aimfor.aim_parser import aim as read_aim
 from aimfor.aims import Aim
 from aimfor.candidates import Contest, plain
 from aimfor.estimators import Classifier
 from aimfor.objectives import Recipe
-from aimfor.operating_points import OperatingPoint, one_per_label, operating_point
+from aimfor.operating_points import one_per_label, operating_point
+from aimfor.points import OperatingPoint
 from aimfor.program.datasets import Dataset, Part
 from aimfor.program.errors import DataError
 from aimfor.program.jobs import Job
@@ -175,9 +177,11 @@ def measured(fitted: Fitted) -> list[dict[str, Any]]:
     """Every label on the rows that measure, log-loss beside it."""
     part, on = fitted.measuring
     baseline = None if fitted.contest is None else fitted.contest.best(plain)
-    scores, chosen_on = fitted.scores(part), fitted.scores(fitted.held_out)
+    held_out, deciding = fitted.held_out, deciding_rows(fitted.classifier, fitted.held_out)
+    scores, chosen_on = fitted.scores(part), fitted.scores(held_out)[deciding]
     other = None if baseline is None else fitted.scores(part, baseline)
-    labels, validation = _columns(part), _columns(fitted.held_out)
+    labels, validation = _columns(part), _columns(held_out)[deciding]
+    chosen_weights = None if held_out.weights is None else held_out.weights[deciding]
     names = fitted.dataset.label_names
     aims = aims_of(fitted.classifier, len(names))
     return [
@@ -189,7 +193,7 @@ def measured(fitted: Fitted) -> list[dict[str, Any]]:
             point=fitted.points[index],
             aim=aims[index],
             weights=part.weights,
-            validation=(validation[:, index], chosen_on[:, index], fitted.held_out.weights),
+            validation=(validation[:, index], chosen_on[:, index], chosen_weights),
             num_points=max(LEAST_POINTS, MAX_POINTS // len(names)),
             positive=fitted.dataset.classes[1],
             on=on,
@@ -203,23 +207,33 @@ def aims_of(classifier: Classifier, num_labels: int) -> list[Aim]:
     return one_per_label(read_aim(classifier.aim), num_labels)
 
 
+def deciding_rows(classifier: Classifier, held_out: Part) -> np.ndarray:
+    """The numbers of those held-out rows that choose the threshold; with a confidence the others choose the model."""
+    labels, weights = _columns(held_out), held_out.weights
+    present = np.arange(len(labels)) if weights is None else np.flatnonzero(weights)
+    index = classifier.share_out(parts.Part(held_out.features, labels[present], None, present))[1].index
+    assert index is not None
+    return index
+
+
 def _columns(part: Part) -> np.ndarray:
     return part.labels.reshape(len(part.labels), -1)
 
 
 def _check_confidence(classifier: Classifier, dataset: Dataset) -> None:
-    """Refuse a confidence that even a perfect ranking of the validation rows could not give."""
+    """Refuse a confidence that even a perfect ranking of the rows that choose the threshold could not give."""
     if classifier.confidence is None:
         return
-    labels = _columns(Fitted(classifier, None, dataset).held_out)
+    held_out = Fitted(classifier, None, dataset).held_out
+    labels = _columns(held_out)[deciding_rows(classifier, held_out)]
     aims = aims_of(classifier, labels.shape[1])
     for index, name in enumerate(dataset.label_names):
         own, aim = labels[:, index], aims[index]
         point = operating_point(own, own.astype(np.float64), aim, confidence=classifier.confidence)
         if point.threshold is None:
             raise DataError(
-                f"confidence {classifier.confidence:g} needs more validation rows than {len(own)} with {own.sum()} "
-                f"positives of {name!r}: not even a perfect ranking of them could show {aim}"
+                f"confidence {classifier.confidence:g} needs more validation rows for the threshold than {len(own)} "
+                f"with {own.sum()} positives of {name!r}: not even a perfect ranking of them could show {aim}"
             )
 
 
@@ -281,9 +295,10 @@ def _with(fitted: Fitted, candidate: Candidate) -> Fitted:
     """The same rows with the model of another candidate, its operating point chosen on the same rows as ours."""
     model = copy.copy(fitted.classifier)
     model.keep_candidate(candidate)
-    held_out, labels = fitted.held_out, _columns(fitted.held_out)
-    scores = model.raw_scores(held_out.features)
-    options = {"confidence": model.confidence, "sample_weight": held_out.weights}
+    held_out, deciding = fitted.held_out, deciding_rows(model, fitted.held_out)
+    scores, labels = model.raw_scores(held_out.features)[deciding], _columns(held_out)[deciding]
+    weights = None if held_out.weights is None else held_out.weights[deciding]
+    options = {"confidence": model.confidence, "sample_weight": weights}
     model.operating_point_ = tuple(
         operating_point(labels[:, index], scores[:, index], aim, **options)
         for index, aim in enumerate(aims_of(model, labels.shape[1]))

@@ -13,16 +13,8 @@ from aimfor import checks
 from aimfor.aims import AUCROC, Aim, PointAim, RecallAtPrecision, TPRAtFPR
 from aimfor.curves import Curve, cumulate
 from aimfor.metrics import ROUNDING, UndefinedMetricError, Values
-from aimfor.operating_points import (
-    INTERVAL_LEVEL,
-    Counts,
-    LabelRows,
-    OperatingPoint,
-    columns_of,
-    intervals_of,
-    operating_point,
-    ratio,
-)
+from aimfor.operating_points import LabelRows, columns_of, intervals_of, operating_point
+from aimfor.points import INTERVAL_LEVEL, Counts, OperatingPoint, ratio
 
 MAX_POINTS, MAX_BINS = 1000, 50
 UNSEEN = "rows the model never saw"

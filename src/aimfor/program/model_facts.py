@@ -27,7 +27,7 @@ from aimfor.calibration import Constant, Curve, Isotonic, Logistic
 from aimfor.checks import rule
 from aimfor.estimators import Classifier
 from aimfor.heads import Layers, Scaling
-from aimfor.operating_points import OperatingPoint
+from aimfor.points import OperatingPoint
 from aimfor.targets import Targets
 
 FORMAT, FORMAT_VERSION = "aimfor model", 1

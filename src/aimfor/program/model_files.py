@@ -69,7 +69,7 @@ def save_model(
         ModelFileError: where the model is not of that kind, or the folder cannot be written.
     """
     folder = Path(folder)
-    check_is_fitted(classifier, "model_")
+    check_is_fitted(classifier, ["model_", "calibration_"] if classifier.calibrate else "model_")
     if classifier.model not in ("linear", "mlp"):
         raise ModelFileError(
             f'model must be "linear" or "mlp" to be saved, as reading a file must run no code, got {classifier.model!r}'

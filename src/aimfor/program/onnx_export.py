@@ -12,6 +12,7 @@ from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
 from sklearn.utils.validation import check_is_fitted
 
 from aimfor.aim_parser import aim as read_aim
+from aimfor.decisions import never_positive
 from aimfor.estimators import Classifier
 from aimfor.heads import Layers
 from aimfor.program.errors import ModelFileError
@@ -187,7 +188,7 @@ def _thresholds(classifier: Classifier) -> list[float] | None:
     points: Any = classifier.operating_point_
     if classifier.targets_.one_label:
         return None if points.threshold is None else [points.threshold]
-    thresholds = [np.inf if point.num_positives == 0 else point.threshold for point in points]
+    thresholds = [np.inf if never_positive(point) else point.threshold for point in points]
     return None if None in thresholds else thresholds
 
 

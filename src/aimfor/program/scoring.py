@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from aimfor.operating_points import OperatingPoint
+from aimfor.points import OperatingPoint
 from aimfor.program.datasets import features_of, labels_of, weights_of
 from aimfor.program.errors import DataError
 from aimfor.program.fitting import aims_of
