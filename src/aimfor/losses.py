@@ -16,7 +16,7 @@ from aimfor.diagnostics import Diagnostics, diagnose
 from aimfor.distributed import sum_over_ranks, world_size
 from aimfor.engines import engine_for
 from aimfor.runs import NativeRun, Options, TorchRun, log_loss, reduced
-from aimfor.state import State, Step, above, difference
+from aimfor.state import LOOK_EVERY, State, Step, above, difference
 from aimfor.surrogates import SURROGATES, Surrogate
 
 # Losses by number: an operation of a compiled graph takes tensors and numbers, no modules.
@@ -244,9 +244,10 @@ class Loss(nn.Module):
             value, gradient = self._step(run, census, counted, anchors, reduce, learning)
         if learning and state.batches <= self.log_loss_batches:
             value, gradient = self._log_loss(batch, census, reduce)
-        if learning and state.looks_at(state.batches):
+        looking = learning and state.batches % LOOK_EVERY == 0
+        if looking:
             self._warn_of_infeasible()
-        if learning and (state.batches == 1 or state.looks_at(state.batches)):
+        if looking or (learning and state.batches == 1):
             self._warn_of_vacuous(anchors)
         return value, gradient
 
@@ -293,6 +294,7 @@ class Loss(nn.Module):
             anchors=anchors,
             surrogate=surrogate,
             exact=exact,
+            negatives=census[0] * v_unit,
             counts_for=counts_for,
             exact_drives=self._exact_drives(),
             slope=slope,
