@@ -497,6 +497,36 @@ def test_rare_negatives_with_weights(engine, negatives, monkeypatch):
     check(engine, loss, scores, labels, monkeypatch, weights=torch.rand(4096, generator=generator))
 
 
+@pytest.mark.parametrize("engine", FAST)
+@pytest.mark.parametrize("rare", [0, 1])
+@pytest.mark.parametrize("piece", [None, 64])
+def test_a_class_that_weighs_next_to_nothing_takes_part(engine, rare, piece, monkeypatch):
+    if piece is not None:
+        monkeypatch.setattr(fused, "CPU_PIECE", piece)
+    scores, labels = batch(40, 3, share=0.5)
+    loss = aimfor.Loss("aucpr; num_anchors=3", num_labels=3)
+    extra = {"weights": torch.where(labels == rare, 1e-6, 1e6)}
+    value, gradient, state = result(engine, loss, scores, labels, monkeypatch, **extra)
+    expected, expected_gradient, expected_state = result("plain", loss, scores, labels, monkeypatch, **extra)
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(gradient, expected_gradient)
+    torch.testing.assert_close(state["state.class_weight"], expected_state["state.class_weight"])
+    assert state["state.steps"].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("engine", ["plain", *FAST])
+@pytest.mark.parametrize("multiclass", [False, True])
+def test_the_default_device_does_not_matter(engine, multiclass, monkeypatch):
+    monkeypatch.setenv(engines.SETTING, engine)
+    scores, labels = batch(40, 4)
+    labels = labels.int().argmax(1) if multiclass else labels
+    expected, loss = (aimfor.Loss("aucpr", num_labels=4, multiclass=multiclass) for _ in range(2))
+    value = expected(scores, labels)
+    with torch.device("meta"):
+        assert torch.equal(loss(scores, labels), value)
+    assert torch.equal(loss.thresholds, expected.thresholds)
+
+
 @pytest.mark.skipif(native.problem() is not None, reason=str(native.problem()))
 def test_the_vectors_are_those_of_torch(monkeypatch):
     monkeypatch.delenv(engines.SETTING, raising=False)

@@ -32,8 +32,7 @@ ABSENT = -1e30
 # threshold, thresholds from their middle.
 FARTHEST = 60.0
 WIDEST = 25.0
-# Sums of weights that differ by less, relative to their size, are the same. Double precision, where the device has it.
-ROUNDING = {torch.float64: 1e-10, torch.float32: 1e-5}
+# Weights are summed in double precision where the device has it.
 WITHOUT_DOUBLE = ("mps",)
 # At most so many factors 1 + e^z whose product is taken before its log, as long as that stays finite.
 FACTORS = 32, 8, 2, 1
@@ -99,10 +98,9 @@ def census(batch: Listed) -> Tensor:
     """Check every score and count; see `bounds.census`."""
     scores = batch.scores
     score_sum = _zeros(batch, scores.shape[1])
-    exact = torch.float32 if scores.device.type in WITHOUT_DOUBLE else torch.float64
-    weight, positive_weight = torch.zeros(2, scores.shape[1], dtype=exact, device=scores.device)
+    entries, positive_weight = _exact_zeros(batch, 2, scores.shape[1])
     if batch.weights is None and batch.mask is None:
-        weight += len(scores)
+        entries += len(scores)
         valid_scores(scores)
         torch.sum(scores, 0, dtype=score_sum.dtype, out=score_sum)
     else:
@@ -111,17 +109,17 @@ def census(batch: Listed) -> Tensor:
             weights, absent = _weights(batch, rows, labels)
             assert absent is not None
             valid_scores(values.masked_fill_(absent, 0.0))
-            weights = (~absent).to(values) if weights is None else weights
-            weight[labels] += weights.expand_as(values).sum(0, dtype=exact)
+            if weights is None:
+                weights = (~absent).to(values)
+                entries[labels] += weights.expand_as(values).sum(0, dtype=entries.dtype)
             score_sum[labels] += values.mul_(weights).sum(0)
     if batch.weights is None:
-        positive_weight += torch.bincount(batch.columns, minlength=len(weight))
+        positive_weight += torch.bincount(batch.columns, minlength=len(entries))
+        negative_weight = entries - positive_weight  # whole numbers: nothing is rounded
     else:
         weights = _at(batch.weights.expand_as(scores), batch.ones)
-        positive_weight.index_add_(0, batch.columns, weights.to(exact))
-    # In so many digits the rest of the whole is that of the negatives, or rounding.
-    negative_weight = weight - positive_weight
-    negative_weight *= torch.gt(negative_weight, ROUNDING[exact] * weight, out=weight)  # into floats; see `state.above`
+        positive_weight.index_add_(0, batch.columns, weights.to(positive_weight))
+        negative_weight = _negative_weight(batch)
     return torch.stack([negative_weight.float(), positive_weight.float(), score_sum.float()])
 
 
@@ -160,14 +158,30 @@ def count(
     return Counts(Sums(*(sums for pair in found for sums in pair), *not_counted), squares, gradient)
 
 
+def _negative_weight(batch: Listed) -> Tensor:
+    """`[L]`, the weights of the negatives themselves: what the positives leave of the whole would be rounding where
+    negatives weigh next to nothing."""
+    labels, bands = batch.scores.shape[1], _bands(batch)
+    total = _exact_zeros(batch, labels)
+    # The positives are listed row after row: those of a band follow one another.
+    band = batch.ones.div(bands[0].stop * labels, rounding_mode="floor")
+    positives = batch.ones.split(band.bincount(minlength=len(bands)).tolist())
+    for some, ones in zip(bands, positives, strict=True):
+        weights, _ = _weights(batch, some, slice(None))
+        assert weights is not None
+        negatives = weights.expand(-1, labels).clone(memory_format=torch.contiguous_format)
+        negatives.view(-1).index_fill_(0, ones - some.start * labels, 0.0)
+        total += negatives.sum(0, dtype=total.dtype)
+    return total
+
+
 def _negatives(batch: Listed, mean: Tensor) -> tuple[Tensor, Tensor]:
     """`[L]`, weighted squares of all scores' distances from the mean, and `[B, L]`, the scores of the negatives, ABSENT
     where there is none."""
     squares, negatives = _zeros(batch, len(mean)), _zeros(batch, 0).new_empty(batch.scores.shape)
-    height = max(1, _size(batch) // len(mean))
-    room = negatives.new_empty(min(height, len(negatives)), len(mean))
-    for first in range(0, len(negatives), height):
-        rows = slice(first, first + height)
+    bands = _bands(batch)
+    room = negatives.new_empty(bands[0].stop, len(mean))
+    for rows in bands:
         weights, absent = _weights(batch, rows, slice(None))
         values = negatives[rows].copy_(batch.scores[rows])
         distance = torch.sub(values, mean.to(values), out=room[: len(values)])
@@ -488,6 +502,13 @@ def _blocks(batch: Listed) -> list[Block]:
     ]
 
 
+def _bands(batch: Listed) -> list[slice]:
+    """Rows of the pieces of a batch that have all labels; none has more than the first."""
+    rows, labels = batch.scores.shape
+    height = max(1, _size(batch) // labels)
+    return [slice(first, min(rows, first + height)) for first in range(0, rows, height)]
+
+
 def _size(batch: Listed) -> int:
     """How many entries a piece may have."""
     return CPU_PIECE if batch.scores.device.type == "cpu" else OTHER_PIECE
@@ -524,6 +545,12 @@ def _not_zero(labels: Tensor) -> Tensor:
 
 def _kind(batch: Listed) -> torch.dtype:
     return torch.promote_types(batch.scores.dtype, torch.float32)
+
+
+def _exact_zeros(batch: Listed, *shape: int) -> Tensor:
+    device = batch.scores.device
+    exact = torch.float32 if device.type in WITHOUT_DOUBLE else torch.float64
+    return torch.zeros(*shape, dtype=exact, device=device)
 
 
 def _zeros(batch: Listed, *shape: int) -> Tensor:
