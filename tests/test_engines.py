@@ -322,8 +322,9 @@ def test_sparse_labels_made_of_anything(engine, starts, columns, values, message
 
 
 def test_sparse_labels_from_lists():
-    rows = [[2, 0], [], torch.tensor([1, 1])]
-    assert aimfor.sparse_labels(rows, 3).to_dense().tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
+    rows = [[2, 0], [], torch.tensor([1, 1]), {0, 1}, frozenset()]
+    expected = [[1, 0, 1], [0, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 0]]
+    assert aimfor.sparse_labels(rows, 3).to_dense().tolist() == expected
 
 
 class Watched(TorchDispatchMode):

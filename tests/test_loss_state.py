@@ -141,11 +141,15 @@ def test_a_user_who_was_told_is_not_told_again_after_a_stop():
         ({"aim": "precision@recall>=0.95"}, {"aim": "recall@precision>=0.95"}),
         ({"aim": "aucpr"}, {"aim": "aucpr; spacing=geometric"}),
         ({"aim": "aucpr", "num_labels": 3}, {"aim": "aucpr", "num_labels": 3, "multiclass": True}),
+        ({"aim": "aucpr", "num_labels": 3}, {"aim": "aucpr", "num_labels": 2}),
     ],
 )
-def test_a_state_of_another_aim_is_refused(one, other):
-    with pytest.raises(ValueError, match="state_dict must be of a loss for"):
-        aimfor.Loss(**other).load_state_dict(aimfor.Loss(**one).state_dict())
+def test_a_state_of_another_loss_is_refused_and_changes_nothing(one, other):
+    kept, loss = aimfor.Loss(**one), aimfor.Loss(**other)
+    kept.state.batches, kept.state.warned = 7, True
+    with pytest.raises(ValueError, match=r"state_dict must be of a loss for '.*num_labels=.*', got '.*num_labels="):
+        loss.load_state_dict(kept.state_dict())
+    assert (loss.state.batches, loss.state.warned) == (0, False)
 
 
 def test_a_state_that_is_not_finite_is_refused():

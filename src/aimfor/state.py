@@ -130,6 +130,7 @@ class State(nn.Module):
     lowest_violation: Tensor
     fruitless_steps: Tensor
 
+    @torch.inference_mode(False)  # what is made in that mode can never be changed outside of it
     def __init__(self, anchor_count: int, num_labels: int, priors: Tensor | None):
         super().__init__()
         per_label, per_anchor = (num_labels,), (anchor_count, num_labels)
