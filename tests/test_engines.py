@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import aimfor
-from aimfor import engines, fused, native
+from aimfor import engines, fused, native, pieces
 from aimfor.batches import Batch
 from cases import AIMS, NATIVE, SURROGATES
 
@@ -373,13 +373,13 @@ def test_pieces_of_the_fused_pass_are_small(monkeypatch):
     """No tensor of the pass is larger than a piece but the gradient: none has all rows, labels and anchors."""
     monkeypatch.setenv(engines.SETTING, "fused")
     sizes = []
-    original = fused.Curve.__init__
+    original = pieces.Curve.__init__
 
     def watched(self, piece, *arguments):
         original(self, piece, *arguments)
         sizes.append(piece.scores.numel())
 
-    monkeypatch.setattr(fused.Curve, "__init__", watched)
+    monkeypatch.setattr(pieces.Curve, "__init__", watched)
     aimfor.Loss("aucpr", num_labels=3000)(*batch(200, 3000))
     assert max(sizes) <= fused.CPU_PIECE
     assert sum(sizes) == 200 * 3000
