@@ -174,6 +174,17 @@ def test_bad_scores_of_classes(engine, scores, monkeypatch):
             aimfor.Loss("aucpr", num_labels=2, multiclass=True)(scores.to(kind), torch.tensor([1]))
 
 
+@pytest.mark.parametrize("engine", ["plain", "fused", NATIVE])
+def test_log_odds_that_are_too_large_are_called_so(engine, monkeypatch):
+    monkeypatch.setenv(engines.SETTING, engine)
+    loss = aimfor.Loss("aucpr", num_labels=3, multiclass=True)
+    with pytest.raises(
+        ValueError, match=r"^log-odds of scores must be finite and at most 1e\+10 .*, got -20000000000.0"
+    ):
+        loss(torch.tensor([[1e10, -1e10, 0.0]]), torch.tensor([0]))
+    assert loss.state.batches == 0
+
+
 @pytest.mark.parametrize(
     ("rows", "error", "message"),
     [
@@ -189,6 +200,9 @@ def test_bad_scores_of_classes(engine, scores, monkeypatch):
         ([0, 1], TypeError, r"rows must hold whole numbers in 0\.\.2, a list for each row, got shape \(\)"),
         ([[[0, 1]]], TypeError, r"rows must hold whole numbers in 0\.\.2, a list for each row, got shape \(1, 2\)"),
         ([], ValueError, "rows must have at least one row, got 0"),
+        (None, TypeError, "rows must be a list of rows, got None"),
+        ([{0, 3}], ValueError, r"rows must hold whole numbers in 0\.\.2, got 3"),
+        ([{"a"}], TypeError, r"rows must hold whole numbers in 0\.\.2, got \{'a'\}"),
     ],
 )
 def test_bad_sparse_labels(rows, error, message):
@@ -250,7 +264,7 @@ def test_bad_classes(labels, error, message):
         ({"multiclass": "no"}, TypeError, "multiclass must be True or False, got 'no'"),
         ({"priors": 1e-50}, ValueError, "priors must be at least 1e-07 away from 0 and 1, got 1e-50"),
         ({"priors": 0.0}, ValueError, r"priors must be in \(0, 1\), got 0.0"),
-        ({"priors": [0.1, 0.2]}, ValueError, "priors must have one entry for each of the 1 columns, got 2"),
+        ({"priors": [0.1, 0.2]}, ValueError, "priors must have one entry for each of the 1 labels, got 2"),
     ],
 )
 def test_bad_options(arguments, error, message):

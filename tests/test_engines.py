@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import aimfor
-from aimfor import engines, fused, native
+from aimfor import engines, fused, native, pieces
 from aimfor.batches import Batch
 from cases import AIMS, NATIVE, SURROGATES
 
@@ -322,8 +322,9 @@ def test_sparse_labels_made_of_anything(engine, starts, columns, values, message
 
 
 def test_sparse_labels_from_lists():
-    rows = [[2, 0], [], torch.tensor([1, 1])]
-    assert aimfor.sparse_labels(rows, 3).to_dense().tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
+    rows = [[2, 0], [], torch.tensor([1, 1]), {0, 1}, frozenset()]
+    expected = [[1, 0, 1], [0, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 0]]
+    assert aimfor.sparse_labels(rows, 3).to_dense().tolist() == expected
 
 
 class Watched(TorchDispatchMode):
@@ -372,13 +373,13 @@ def test_pieces_of_the_fused_pass_are_small(monkeypatch):
     """No tensor of the pass is larger than a piece but the gradient: none has all rows, labels and anchors."""
     monkeypatch.setenv(engines.SETTING, "fused")
     sizes = []
-    original = fused.Curve.__init__
+    original = pieces.Curve.__init__
 
     def watched(self, piece, *arguments):
         original(self, piece, *arguments)
         sizes.append(piece.scores.numel())
 
-    monkeypatch.setattr(fused.Curve, "__init__", watched)
+    monkeypatch.setattr(pieces.Curve, "__init__", watched)
     aimfor.Loss("aucpr", num_labels=3000)(*batch(200, 3000))
     assert max(sizes) <= fused.CPU_PIECE
     assert sum(sizes) == 200 * 3000
@@ -495,6 +496,36 @@ def test_rare_negatives_with_weights(engine, negatives, monkeypatch):
     labels[:negatives] = False
     loss = aimfor.Loss("tpr@fpr<=0.05")
     check(engine, loss, scores, labels, monkeypatch, weights=torch.rand(4096, generator=generator))
+
+
+@pytest.mark.parametrize("engine", FAST)
+@pytest.mark.parametrize("rare", [0, 1])
+@pytest.mark.parametrize("piece", [None, 64])
+def test_a_class_that_weighs_next_to_nothing_takes_part(engine, rare, piece, monkeypatch):
+    if piece is not None:
+        monkeypatch.setattr(fused, "CPU_PIECE", piece)
+    scores, labels = batch(40, 3, share=0.5)
+    loss = aimfor.Loss("aucpr; num_anchors=3", num_labels=3)
+    extra = {"weights": torch.where(labels == rare, 1e-6, 1e6)}
+    value, gradient, state = result(engine, loss, scores, labels, monkeypatch, **extra)
+    expected, expected_gradient, expected_state = result("plain", loss, scores, labels, monkeypatch, **extra)
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(gradient, expected_gradient)
+    torch.testing.assert_close(state["state.class_weight"], expected_state["state.class_weight"])
+    assert state["state.steps"].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("engine", ["plain", *FAST])
+@pytest.mark.parametrize("multiclass", [False, True])
+def test_the_default_device_does_not_matter(engine, multiclass, monkeypatch):
+    monkeypatch.setenv(engines.SETTING, engine)
+    scores, labels = batch(40, 4)
+    labels = labels.int().argmax(1) if multiclass else labels
+    expected, loss = (aimfor.Loss("aucpr", num_labels=4, multiclass=multiclass) for _ in range(2))
+    value = expected(scores, labels)
+    with torch.device("meta"):
+        assert torch.equal(loss(scores, labels), value)
+    assert torch.equal(loss.thresholds, expected.thresholds)
 
 
 @pytest.mark.skipif(native.problem() is not None, reason=str(native.problem()))

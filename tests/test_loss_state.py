@@ -7,7 +7,9 @@ import pytest
 import torch
 
 import aimfor
+from aimfor import state as state_rules
 from aimfor.surrogates import SURROGATES
+from cases import NATIVE
 
 
 def saved(loss: aimfor.Loss) -> dict:
@@ -43,31 +45,86 @@ def test_a_label_that_comes_late_looks_at_the_same_batches_after_a_stop():
 
 @pytest.mark.parametrize("options", [{}, {"constraint": "exact"}, {"surrogate": "ramp", "warmup": 5}])
 @pytest.mark.parametrize("engine", ["plain", "fused", aimfor.engine().name])
-def test_errors_are_counted_when_a_label_is_new_when_they_drive_and_in_every_fourth_batch(monkeypatch, engine, options):
+def test_errors_are_counted_when_a_label_is_new_when_they_drive_and_in_its_fourth_batches(monkeypatch, engine, options):
     monkeypatch.setenv("AIMFOR_ENGINE", engine)
     loss = aimfor.Loss("aucpr; num_anchors=3", num_labels=9, **options)
     mean = torch.zeros(2, 3, 9)
-    positives = torch.ones(9)
+    positives, negatives = torch.ones(2, 9)
     for number in range(1, 23):
         generator = torch.Generator().manual_seed(number)
         scores, labels = torch.randn(40, 9, generator=generator), (torch.rand(40, 9, generator=generator) < 0.4).float()
         labels[:, 8] *= number > 10  # a label that comes late
-        thresholds = loss.thresholds.clone()
-        loss(scores, labels)
+        known = torch.ones(40, 9, dtype=torch.bool)
+        known[:, 7] = number % 4 > 0  # one that is absent in every fourth batch
+        thresholds, before = loss.thresholds.clone(), loss.state.steps.clone()
+        loss(scores, labels, mask=known)
         if number == 1 or number == 11:  # started by this batch
             started = scores.mean(0).expand(3, 9)
             thresholds = torch.where(loss.state.steps == 1, started, thresholds)
         steps = loss.state.steps
         drives = options.get("constraint") == "exact" or ("warmup" in options and steps <= 5)
-        stands_for = torch.where((steps <= 4) | torch.as_tensor(drives), 1, 4 * (number % 4 == 0)) * (steps > 0)
+        stands_for = torch.where((steps <= 4) | torch.as_tensor(drives), 1, 4 * (steps % 4 == 0)) * (steps > before)
         share = stands_for / steps.clamp(min=1)
         wrong = torch.where(labels == 1, scores < thresholds[:, None], scores >= thresholds[:, None])
         prior = loss.state.counted_priors
         u, v = (wrong * labels).sum(1) / (40 * prior), (wrong * (1 - labels)).sum(1) / (40 * (1 - prior))
         mean.lerp_(torch.stack([u, v]), share)
         positives.lerp_(labels.mean(0) / prior, share)
+        negatives.lerp_((1 - labels).mean(0) / (1 - prior), share)
         torch.testing.assert_close(loss.state.rates[2:], mean, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(loss.state.exact_positives, positives, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(loss.state.exact_negatives, negatives, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("engine", ["plain", "fused", NATIVE])
+def test_tasks_in_turn_are_each_looked_at(monkeypatch, engine):
+    """Each batch knows one of two labels, and neither can be met: both are found out."""
+    monkeypatch.setenv("AIMFOR_ENGINE", engine)
+    monkeypatch.setattr(state_rules, "PATIENCE", 100)
+    loss = aimfor.Loss("recall@precision>=0.99", num_labels=2, dual_rate=0.1, threshold_rate=1e-9)
+    generator = torch.Generator().manual_seed(0)
+    scores, labels = torch.randn(64, 2, generator=generator), torch.rand(64, 2, generator=generator) < 0.3
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", aimfor.InfeasibleConstraintWarning)
+        for number in range(400):
+            loss(scores, labels, mask=torch.arange(2).expand(64, 2) == number % 2)
+    assert loss.state.steps.tolist() == [200, 200]
+    assert not loss.diagnostics().feasible.any()
+
+
+@pytest.mark.parametrize("engine", ["plain", "fused", NATIVE])
+def test_errors_are_counted_after_more_batches_than_an_int_holds(monkeypatch, engine):
+    monkeypatch.setenv("AIMFOR_ENGINE", engine)
+    loss = aimfor.Loss("aucpr; num_anchors=3")
+    labels = torch.arange(40) % 3 == 0
+    loss(torch.randn(40), labels)
+    loss.state.steps.fill_(2**40)
+    changed = []
+    for _ in range(8):
+        before = loss.state.rates[2:].clone()
+        loss(10 * torch.randn(40), labels)
+        changed.append(not torch.equal(loss.state.rates[2:], before))
+    assert changed == [False, False, False, True] * 2
+
+
+@pytest.mark.parametrize("shares", [(0.9, 0.02), (0.02, 0.9)])
+@pytest.mark.parametrize("priors", [None, 0.3])
+def test_told_rates_are_those_of_what_came(shares, priors):
+    """The share of positives changes: rates are of the negatives and positives there were, not of those expected."""
+    loss = aimfor.Loss("tpr@fpr<=0.1", priors=priors, dual_rate=1e-9, threshold_rate=1e-9)
+    generator = torch.Generator().manual_seed(0)
+    for share, batches in zip(shares, (1000, 600), strict=True):
+        for _ in range(batches):
+            labels = (torch.rand(512, generator=generator) < share).float()
+            loss(labels + torch.randn(512, generator=generator), labels)
+    told = loss.diagnostics()
+    distance = loss.thresholds - torch.tensor([[1.0, 0.0]])
+    recall, fpr = (0.5 - 0.5 * torch.erf(distance / 2**0.5)).flatten().tolist()
+    assert told.recall.item() == pytest.approx(recall, abs=0.03)
+    assert told.fpr.item() == pytest.approx(fpr, abs=0.03)
+    share = shares[1] if priors is None else priors
+    precision = share * recall / (share * recall + (1 - share) * fpr)
+    assert told.precision.item() == pytest.approx(precision, abs=0.03)
 
 
 def test_a_user_who_was_told_is_not_told_again_after_a_stop():
@@ -84,11 +141,15 @@ def test_a_user_who_was_told_is_not_told_again_after_a_stop():
         ({"aim": "precision@recall>=0.95"}, {"aim": "recall@precision>=0.95"}),
         ({"aim": "aucpr"}, {"aim": "aucpr; spacing=geometric"}),
         ({"aim": "aucpr", "num_labels": 3}, {"aim": "aucpr", "num_labels": 3, "multiclass": True}),
+        ({"aim": "aucpr", "num_labels": 3}, {"aim": "aucpr", "num_labels": 2}),
     ],
 )
-def test_a_state_of_another_aim_is_refused(one, other):
-    with pytest.raises(ValueError, match="state_dict must be of a loss for"):
-        aimfor.Loss(**other).load_state_dict(aimfor.Loss(**one).state_dict())
+def test_a_state_of_another_loss_is_refused_and_changes_nothing(one, other):
+    kept, loss = aimfor.Loss(**one), aimfor.Loss(**other)
+    kept.state.batches, kept.state.warned = 7, True
+    with pytest.raises(ValueError, match=r"state_dict must be of a loss for '.*num_labels=.*', got '.*num_labels="):
+        loss.load_state_dict(kept.state_dict())
+    assert (loss.state.batches, loss.state.warned) == (0, False)
 
 
 def test_a_state_that_is_not_finite_is_refused():

@@ -632,6 +632,43 @@ def test_compiled_model_and_loss(backend):
     assert_same_state(inside, eager)
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+def test_losses_of_one_kind_share_a_graph():
+    torch.compiler.reset()
+    scores, labels = batch(0)
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    for loss in (trained(), trained(), copy.deepcopy(trained()), pickle.loads(pickle.dumps(trained()))):
+        compiled = torch.compile(loss, backend=counter, fullgraph=True)
+        assert torch.equal(compiled(scores, labels), trained()(scores, labels))
+    assert counter.frame_count == 1
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"labels": [[1, 0, 0]]}, "labels must be a torch.Tensor, got list"),
+        ({"labels": None}, "labels must be a torch.Tensor, got NoneType"),
+    ],
+)
+def test_a_compiled_loss_says_what_is_wrong_with_labels(change, message):
+    torch.compiler.reset()
+    compiled = torch.compile(trained(), backend="aot_eager")
+    with pytest.raises(TypeError, match=f"^{message}$"):
+        compiled(**{"scores": torch.zeros(3, LABELS), "labels": torch.eye(LABELS), **change})
+
+
+@pytest.mark.parametrize("engine", ["plain", "fused", NATIVE])
+def test_a_loss_built_in_inference_mode_learns(engine, monkeypatch):
+    monkeypatch.setenv(engines.SETTING, engine)
+    with torch.inference_mode():
+        loss = aimfor.Loss("f1", num_labels=LABELS, priors=0.3)
+    expected = aimfor.Loss("f1", num_labels=LABELS, priors=0.3)
+    for seed in range(2):
+        assert torch.equal(gradient(loss, *batch(seed)), gradient(expected, *batch(seed)))
+    assert_same_state(loss, expected, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_compiled_value_has_the_digits_of_the_eager_one(dtype):
     scores, labels = torch.randn(16, LABELS, dtype=dtype), (torch.rand(16, LABELS) < 0.4).float()

@@ -560,6 +560,17 @@ BAD_ARRAYS = [
     ("y_score", torch.tensor([0.1, -torch.inf, 0.8]), ValueError, r"y_score must be finite in every entry, got -inf"),
     ("y_score", [1, 2j, 3], TypeError, r"y_score must hold real numbers, got dtype complex128"),
     ("y_score", torch.tensor([1, 2j, 3]), TypeError, r"y_score must hold real numbers, got dtype torch\.complex64"),
+    ("y_score", torch.eye(3).to_sparse(), TypeError, r"y_score must be a dense tensor, got torch\.sparse_coo"),
+    *(
+        (
+            "y_score",
+            make([1, 2, sign * (2**53 + 1)]),
+            ValueError,
+            rf"y_score must be a whole number of at most 2\*\*53 in size in every entry, got {sign * (2**53 + 1)}",
+        )
+        for make in (list, np.array, torch.tensor)
+        for sign in (1, -1)
+    ),
     ("y_score", [0.1, 0.4], ValueError, r"y_score must have the shape of y_true, \(3,\), got \(2,\)"),
     ("y_score", [[0.1], [0.4], [0.8]], ValueError, r"y_score must have the shape of y_true, \(3,\), got \(3, 1\)"),
     ("y_score", 0.5, ValueError, r"y_score must have the shape of y_true, \(3,\), got \(\)"),
@@ -620,7 +631,7 @@ def test_bad_targets(name, target, exception, message):
 
 
 BAD_COLUMN_INPUT = [
-    ({"min_precision": (0.9,)}, r"min_precision must have one entry for each of the 2 columns, got 1"),
+    ({"min_precision": (0.9,)}, r"min_precision must have one entry for each of the 2 labels, got 1"),
     ({"min_precision": (0.9, 1.7)}, r"min_precision must be in \(0, 1\], got 1\.7"),
     ({"y_score": [0.1, 0.4, 0.8]}, r"y_score must have the shape of y_true, \(3, 2\), got \(3,\)"),
     ({"sample_weight": [1.0, 1.0]}, r"sample_weight must have shape \(3,\) or \(3, 2\), got \(2,\)"),

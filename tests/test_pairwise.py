@@ -79,6 +79,7 @@ def test_no_tensor_of_all_pairs_and_labels(monkeypatch):
         ((torch.zeros(3), torch.zeros(3, 1)), ValueError, "labels must have the shape of scores"),
         ((torch.tensor([float("nan")]), torch.zeros(1)), ValueError, "scores must be finite"),
         (([0.0], torch.zeros(1)), TypeError, "scores must be a torch.Tensor"),
+        ((torch.zeros(4, 0), torch.zeros(4, 0)), ValueError, r"scores must have at least one column, got \(4, 0\)"),
         (
             (torch.zeros(2), torch.tensor([0, 1]), torch.tensor([1.0, float("inf")]).half()),
             ValueError,

@@ -13,8 +13,7 @@ def step(state: State, u: float, v: float, aim: str = "recall@precision>=0.9", d
     rates = Rates(torch.tensor([[u]]), torch.tensor([[v]]), torch.ones(1))
     anchors = aimfor.aim(aim).anchors(torch.tensor([0.1]), state.surrogate_rates)
     one = torch.ones(1)
-    state.batches += 1
-    state.learn_(Step(one, anchors, rates, rates, one, one.bool(), one.view(1, 1), one), dual_rate, 0.1)
+    state.learn_(Step(one, anchors, rates, rates, one, one, one.bool(), one.view(1, 1), one), dual_rate, 0.1)
 
 
 def test_projection_keeps_the_multiplier_between_zero_and_its_limit():

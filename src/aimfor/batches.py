@@ -4,7 +4,7 @@ Their values are checked by the pass that reads them anyway (see `bounds.entries
 """
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 from typing import NamedTuple, NoReturn
 
 import torch
@@ -16,8 +16,9 @@ from aimfor.odds import log_odds
 # Weighted sums of scores and of their squares over a million rows must stay within float32.
 LARGEST_SCORE, LARGEST_WEIGHT = 1e10, 1e12
 # What every entry that is looked at must be.
+LOG_ODDS = "log-odds of scores"
 RULES = {
-    "scores": f"finite and at most {LARGEST_SCORE:g} in size",
+    **dict.fromkeys(("scores", LOG_ODDS), f"finite and at most {LARGEST_SCORE:g} in size"),
     "labels": "0 or 1",
     "weights": f"0 or between {1 / LARGEST_WEIGHT:g} and {LARGEST_WEIGHT:g}",
 }
@@ -95,11 +96,11 @@ def training_batch(
     return Batch(matrix, in_form, None if weights is None else weights.detach(), mask)
 
 
-def sparse_labels(rows: Iterable[Sequence[int]], num_labels: int) -> Tensor:
+def sparse_labels(rows: Iterable[Collection[int] | Tensor], num_labels: int) -> Tensor:
     """Labels from lists of the labels that are 1, for a `collate_fn`: the dense 0/1 matrix is never built.
 
     Args:
-        rows: for each row the indices of its labels, in any order.
+        rows: for each row the indices of its labels, in any order: a list, a set or a tensor.
         num_labels: L.
 
     Returns:
@@ -112,6 +113,8 @@ def sparse_labels(rows: Iterable[Sequence[int]], num_labels: int) -> Tensor:
                 [0., 1., 0.]])
     """
     checks.whole_number("num_labels", num_labels, at_least=1)
+    if not isinstance(rows, Iterable):
+        raise TypeError(f"rows must be a list of rows, got {rows!r}")
     tensors = [_whole_numbers(row, num_labels).unique() for row in rows]
     checks.rule(len(tensors) > 0, "rows", "must have at least one row", 0)
     columns = torch.cat(tensors)
@@ -135,11 +138,11 @@ def every_entry(name: str, values: Tensor, valid: Tensor) -> None:
         refuse(name, values[~valid][0].item())
 
 
-def valid_scores(scores: Tensor) -> None:
+def valid_scores(scores: Tensor, name: str = "scores") -> None:
     """Refuse scores that are not finite or too large to sum."""
     low, high = (_comparable(end) for end in scores.aminmax())
     if not bool((low >= -LARGEST_SCORE) & (high <= LARGEST_SCORE)):  # false where one is nan
-        every_entry("scores", scores, _comparable(scores).abs() <= LARGEST_SCORE)
+        every_entry(name, scores, _comparable(scores).abs() <= LARGEST_SCORE)
 
 
 def valid_ones(labels: Tensor) -> None:
@@ -191,11 +194,11 @@ def known_priors(priors: float | Sequence[float] | Tensor | None, num_labels: in
     return torch.tensor(row, dtype=torch.float32)
 
 
-def _whole_numbers(row: Sequence[int] | Tensor, num_labels: int) -> Tensor:
+def _whole_numbers(row: Collection[int] | Tensor, num_labels: int) -> Tensor:
     """The labels of one row."""
     must = f"rows must hold whole numbers in 0..{num_labels - 1}"
     try:
-        tensor = torch.as_tensor(row)
+        tensor = torch.as_tensor(list(row) if isinstance(row, Set) else row)
     except (TypeError, ValueError, RuntimeError):  # texts, lists in lists, numbers beyond 64 bits
         raise TypeError(f"{must}, got {row!r}") from None
     if tensor.ndim != 1:
@@ -219,8 +222,7 @@ def _signed(values: Tensor) -> Tensor:
 def _check_scores(scores: Tensor, num_labels: int, multiclass: bool) -> None:
     if not scores.is_floating_point():
         raise TypeError(f"scores must be floating point, got {scores.dtype}")
-    if scores.layout != torch.strided or scores.is_nested:
-        raise TypeError(f"scores must be a dense tensor, got {'a nested one' if scores.is_nested else scores.layout}")
+    checks.dense("scores", scores)
     one_column = scores.ndim == 1 and num_labels == 1
     if not one_column and (scores.ndim != 2 or scores.shape[1] != num_labels):
         allowed = f"[B, {num_labels}]" if multiclass or num_labels > 1 else "[B] or [B, 1]"
@@ -286,6 +288,7 @@ def _classes(scores: Tensor, labels: Tensor, weights: Tensor | None, mask: Tenso
     starts = torch.arange(rows + 1, device=labels.device)
     # Half precision has too few digits to tell the odds of sure predictions apart.
     odds = log_odds(scores.to(torch.promote_types(scores.dtype, torch.float32)))
+    valid_scores(odds.detach(), LOG_ODDS)
     return Batch(odds, Positives(starts, labels.long()), weights, mask)
 
 

@@ -11,6 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+# Beyond, float64 cannot tell whole numbers apart, and scores would become ties.
+LARGEST_WHOLE = 2**53
+
 
 class MetricArrays(NamedTuple):
     """What an exact metric reads, each of shape [n] or [n, num_labels]."""
@@ -38,7 +41,7 @@ def metric_arrays(
         array([1., 1.])
     """
     labels = to_numpy("y_true", y_true)
-    scores = to_numpy("y_score", y_score)
+    scores = _metric_scores(y_score)
     if labels.ndim not in (1, 2):
         raise ValueError(f"y_true must have shape [n] or [n, num_labels], got {labels.shape}")
     if labels.size == 0:
@@ -46,7 +49,6 @@ def metric_arrays(
     if scores.shape != labels.shape:
         raise ValueError(f"y_score must have the shape of y_true, {labels.shape}, got {scores.shape}")
     all_entries("y_true", labels, (labels == 0) | (labels == 1), "0 or 1")
-    all_entries("y_score", scores, np.isfinite(scores), "finite")
     return MetricArrays(labels == 1, scores, _metric_weights(sample_weight, labels.shape))
 
 
@@ -63,18 +65,40 @@ def _metric_weights(sample_weight: ArrayLike | torch.Tensor | None, shape: tuple
 
 def to_numpy(name: str, values: ArrayLike | torch.Tensor) -> NDArray[np.float64]:
     """Bring a list, numpy array or tensor (any device, any real dtype) to numpy float64."""
+    return _real_array(name, values).astype(np.float64)
+
+
+def _metric_scores(values: ArrayLike | torch.Tensor) -> NDArray[np.float64]:
+    array = _real_array("y_score", values)
+    if array.dtype.kind in "iu":
+        told_apart = (array <= LARGEST_WHOLE) & (array >= -LARGEST_WHOLE)
+        all_entries("y_score", array, told_apart, "a whole number of at most 2**53 in size")
+    scores = array.astype(np.float64)
+    all_entries("y_score", scores, np.isfinite(scores), "finite")
+    return scores
+
+
+def _real_array(name: str, values: ArrayLike | torch.Tensor) -> np.ndarray:
     if isinstance(values, torch.Tensor):
+        dense(name, values)
         if values.is_complex():
             raise TypeError(f"{name} must hold real numbers, got dtype {values.dtype}")
+        values = values.detach().cpu().resolve_neg()
         # numpy has no bfloat16, so the conversion to float64 comes first.
-        return values.detach().cpu().to(torch.float64).numpy()
+        values = (values.to(torch.float64) if values.is_floating_point() else values).numpy()
     try:
         array = np.asarray(values)
     except ValueError:
         raise ValueError(f"{name} must be a rectangular array, got rows of unequal length") from None
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
-    return array.astype(np.float64)
+    return array
+
+
+def dense(name: str, values: torch.Tensor) -> None:
+    """Raise a TypeError when a tensor is sparse or nested."""
+    if values.layout != torch.strided or values.is_nested:
+        raise TypeError(f"{name} must be a dense tensor, got {'a nested one' if values.is_nested else values.layout}")
 
 
 def all_entries(name: str, values: np.ndarray, valid: np.ndarray, rule: str) -> None:
@@ -127,7 +151,7 @@ def per_column(
     elif len(shape) == 1:
         raise ValueError(f"{name} must be one number where y_true has shape [n], got {value}")
     elif len(value) != num_columns:
-        raise ValueError(f"{name} must have one entry for each of the {num_columns} columns, got {len(value)}")
+        raise ValueError(f"{name} must have one entry for each of the {num_columns} labels, got {len(value)}")
     return [in_range(name, entry, low, high, open_low=open_low, open_high=open_high) for entry in value]
 
 

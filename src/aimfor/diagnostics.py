@@ -18,10 +18,10 @@ class Diagnostics(NamedTuple):
         multipliers: learned weight of the constraint.
         surrogate_recall, surrogate_precision, surrogate_fpr: as the loss sees them; bounds on the exact ones
             (recall and precision from below, fpr from above) of the same batches, with every surrogate but sigmoid.
-        recall, precision, fpr: exact, at the learned thresholds; of every fourth batch, and of every one where they
-            drive the multipliers.
+        recall, precision, fpr: exact, at the learned thresholds; of every fourth batch of a label, and of every one
+            where they drive the multipliers.
         violation: of the constraint that drives the multipliers, as the table of the aim writes it (docs/aims.md); at
-            or below 0 where it holds, and always for F_beta, which has a rule instead of a constraint to learn.
+            or below 0 where it holds. It says nothing for F_beta, which has a rule instead of a constraint to learn.
         feasible: False where the constraint stays broken, without getting better, with its multiplier at its limit or
             nothing predicted positive.
         priors: share of positives that the aim is about.
@@ -47,8 +47,8 @@ def diagnose(state: State, anchors: Anchors, exact_drives: bool | Tensor) -> Dia
     """The diagnostics of a state; exact rates drive the multipliers where `exact_drives` says so."""
     seen = state.steps > 0
     bounded, exact = (
-        [torch.where(seen, measure, torch.nan) for measure in _measures(rates, state.priors)]
-        for rates in (state.surrogate_rates, state.exact_rates)
+        [torch.where(seen, measure, torch.nan) for measure in _measures(state, *rates)]
+        for rates in ((state.surrogate_rates, state.negatives), (state.exact_rates, state.exact_negatives))
     )
     return Diagnostics(
         targets=anchors.target.expand_as(state.thresholds).clone(),
@@ -66,9 +66,13 @@ def diagnose(state: State, anchors: Anchors, exact_drives: bool | Tensor) -> Dia
     )
 
 
-def _measures(rates: Rates, priors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _measures(state: State, rates: Rates, negatives: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Recall, precision and false-positive rate; precision 0 where nothing is found."""
     tiny = torch.finfo(rates.u.dtype).tiny
     found = rates.recall.clamp(min=0)
-    false = rates.v * (1 - priors) / priors
-    return found / rates.p.clamp(min=tiny), found / (found + false).clamp(min=tiny), rates.v.clone()
+    # Of what came, which is not what was to be expected when the share of positives in the batches changes.
+    recall, fpr = found / rates.p.clamp(min=tiny), rates.v / negatives.clamp(min=tiny)
+    # A given share is that of the precision, whatever came; otherwise it is that of the batches.
+    right, wrong = (found, rates.v) if state.given_priors is None else (recall, fpr)
+    wrong = wrong * (1 - state.priors) / state.priors
+    return recall, right / (right + wrong).clamp(min=tiny), fpr

@@ -7,7 +7,7 @@ lose the digits of rare classes.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,8 @@ from torch import Tensor
 
 from aimfor.batches import Batch, valid_ones, valid_positions, valid_scores, valid_weights
 from aimfor.bounds import Counts, Sums
-from aimfor.surrogates import LEAK, Surrogate
+from aimfor.pieces import CURVES, Piece, steps_of, weighted
+from aimfor.surrogates import Surrogate
 
 # Entries of a piece: on a CPU the few tensors of its size stay in cache, and calls still cost less than what they do;
 # elsewhere fewer calls count more.
@@ -28,16 +29,8 @@ POSITIVE_PIECES = 2
 NARROWEST = 64
 # The score of an entry that is not there: below every threshold, and within float32 even when it is made sharp.
 ABSENT = -1e30
-# As far as this e^(f - b) is e^(f - middle) e^(middle - b), all of them within float32: scores above the lowest
-# threshold, thresholds from their middle.
-FARTHEST = 60.0
-WIDEST = 25.0
-# Sums of weights that differ by less, relative to their size, are the same. Double precision, where the device has it.
-ROUNDING = {torch.float64: 1e-10, torch.float32: 1e-5}
+# Weights are summed in double precision where the device has it.
 WITHOUT_DOUBLE = ("mps",)
-# At most so many factors 1 + e^z whose product is taken before its log, as long as that stays finite.
-FACTORS = 32, 8, 2, 1
-BITS = 1 / math.log(2)  # of a natural logarithm
 
 Block = tuple[slice, slice]
 """Rows and labels."""
@@ -57,22 +50,6 @@ class Listed(NamedTuple):
     mask: Tensor | None
     ones: Tensor
     columns: Tensor
-
-
-class Piece(NamedTuple):
-    """Some rows and labels of the negatives of a batch.
-
-    Attributes:
-        entries: `[rows, labels]`, the scores as they came, ABSENT where there is no negative; then their gradient.
-        weights: of the same shape or `[rows, 1]`; None for 1.
-        scores: room for the scores as the curve takes them.
-        room: what else the pass works in, `[.., anchors, rows, labels]`, for so many anchors at once.
-    """
-
-    entries: Tensor
-    weights: Tensor | None
-    scores: Tensor
-    room: Tensor
 
 
 def listed(batch: Batch) -> Listed:
@@ -99,10 +76,9 @@ def census(batch: Listed) -> Tensor:
     """Check every score and count; see `bounds.census`."""
     scores = batch.scores
     score_sum = _zeros(batch, scores.shape[1])
-    exact = torch.float32 if scores.device.type in WITHOUT_DOUBLE else torch.float64
-    weight, positive_weight = torch.zeros(2, scores.shape[1], dtype=exact, device=scores.device)
+    entries, positive_weight = _exact_zeros(batch, 2, scores.shape[1])
     if batch.weights is None and batch.mask is None:
-        weight += len(scores)
+        entries += len(scores)
         valid_scores(scores)
         torch.sum(scores, 0, dtype=score_sum.dtype, out=score_sum)
     else:
@@ -111,17 +87,17 @@ def census(batch: Listed) -> Tensor:
             weights, absent = _weights(batch, rows, labels)
             assert absent is not None
             valid_scores(values.masked_fill_(absent, 0.0))
-            weights = (~absent).to(values) if weights is None else weights
-            weight[labels] += weights.expand_as(values).sum(0, dtype=exact)
+            if weights is None:
+                weights = (~absent).to(values)
+                entries[labels] += weights.expand_as(values).sum(0, dtype=entries.dtype)
             score_sum[labels] += values.mul_(weights).sum(0)
     if batch.weights is None:
-        positive_weight += torch.bincount(batch.columns, minlength=len(weight))
+        positive_weight += torch.bincount(batch.columns, minlength=len(entries))
+        negative_weight = entries - positive_weight  # whole numbers: nothing is rounded
     else:
         weights = _at(batch.weights.expand_as(scores), batch.ones)
-        positive_weight.index_add_(0, batch.columns, weights.to(exact))
-    # In so many digits the rest of the whole is that of the negatives, or rounding.
-    negative_weight = weight - positive_weight
-    negative_weight *= torch.gt(negative_weight, ROUNDING[exact] * weight, out=weight)  # into floats; see `state.above`
+        positive_weight.index_add_(0, batch.columns, weights.to(positive_weight))
+        negative_weight = _negative_weight(batch)
     return torch.stack([negative_weight.float(), positive_weight.float(), score_sum.float()])
 
 
@@ -160,21 +136,37 @@ def count(
     return Counts(Sums(*(sums for pair in found for sums in pair), *not_counted), squares, gradient)
 
 
+def _negative_weight(batch: Listed) -> Tensor:
+    """`[L]`, the weights of the negatives themselves: what the positives leave of the whole would be rounding where
+    negatives weigh next to nothing."""
+    labels, bands = batch.scores.shape[1], _bands(batch)
+    total = _exact_zeros(batch, labels)
+    # The positives are listed row after row: those of a band follow one another.
+    band = batch.ones.div(bands[0].stop * labels, rounding_mode="floor")
+    positives = batch.ones.split(band.bincount(minlength=len(bands)).tolist())
+    for some, ones in zip(bands, positives, strict=True):
+        weights, _ = _weights(batch, some, slice(None))
+        assert weights is not None
+        negatives = weights.expand(-1, labels).clone(memory_format=torch.contiguous_format)
+        negatives.view(-1).index_fill_(0, ones - some.start * labels, 0.0)
+        total += negatives.sum(0, dtype=total.dtype)
+    return total
+
+
 def _negatives(batch: Listed, mean: Tensor) -> tuple[Tensor, Tensor]:
     """`[L]`, weighted squares of all scores' distances from the mean, and `[B, L]`, the scores of the negatives, ABSENT
     where there is none."""
     squares, negatives = _zeros(batch, len(mean)), _zeros(batch, 0).new_empty(batch.scores.shape)
-    height = max(1, _size(batch) // len(mean))
-    room = negatives.new_empty(min(height, len(negatives)), len(mean))
-    for first in range(0, len(negatives), height):
-        rows = slice(first, first + height)
+    bands = _bands(batch)
+    room = negatives.new_empty(bands[0].stop, len(mean))
+    for rows in bands:
         weights, absent = _weights(batch, rows, slice(None))
         values = negatives[rows].copy_(batch.scores[rows])
         distance = torch.sub(values, mean.to(values), out=room[: len(values)])
         if absent is not None:
             distance.masked_fill_(absent, 0.0)
             values.masked_fill_(absent, ABSENT)
-        squares += _weighted(distance.mul_(distance), weights).sum(0)
+        squares += weighted(distance.mul_(distance), weights).sum(0)
     negatives.view(-1).index_fill_(0, batch.ones, ABSENT)
     return squares, negatives
 
@@ -225,8 +217,8 @@ def _count_negatives(
     3, K, labels]`, and their gradient over their scores."""
     together = piece.room.shape[1]
     for errors in sums[2:]:
-        for some, total in zip(*(_steps(part, together) for part in (thresholds.unsqueeze(1), errors)), strict=True):
-            torch.sum(_weighted(torch.ge(piece.entries, some, out=piece.room[0]), piece.weights), 1, out=total)
+        for some, total in zip(*(steps_of(part, together) for part in (thresholds.unsqueeze(1), errors)), strict=True):
+            torch.sum(weighted(torch.ge(piece.entries, some, out=piece.room[0]), piece.weights), 1, out=total)
     # Scores and thresholds from the middle of the thresholds: what is found as a difference keeps its digits there.
     thresholds = thresholds - middle
     torch.sub(piece.entries, middle, out=piece.scores)
@@ -239,9 +231,9 @@ def _count_negatives(
         cost = cost * unit
     losses, slopes, *_ = sums
     gradient = piece.entries.unsqueeze(0)
-    parts = (_steps(part, together) for part in (losses, slopes, cost.unsqueeze(1)))
+    parts = (steps_of(part, together) for part in (losses, slopes, cost.unsqueeze(1)))
     for step, (loss_sum, slope_sum, some_cost) in enumerate(zip(*parts, strict=True)):
-        slope = _weighted(curve.slope(step), piece.weights)
+        slope = weighted(curve.slope(step), piece.weights)
         torch.sum(slope, 1, out=slope_sum)
         if together > 1:
             torch.sum(slope * some_cost, 0, keepdim=True, out=gradient)
@@ -254,209 +246,6 @@ def _count_negatives(
     for unit in units:
         slopes.mul_(unit)
     slopes.neg_()
-
-
-class Curve:
-    """A surrogate as a function of z = score - threshold on the negatives of one piece.
-
-    For one step, that is an anchor or all of them together, after the other `slope` is asked for the slope, in units
-    of `unit`, and then `loss`, when that has been weighted and may be written over, for what `finish_` makes the loss
-    of when it has been summed over rows.
-    """
-
-    rooms: int = 1  # how many tensors it works in beside the scores
-    unit: float | Tensor | None = None  # None for 1
-
-    def __init__(self, piece: Piece, thresholds: Tensor):
-        _, self.weights, self.scores, self.room = piece
-        self.terms, self.thresholds = self.room[0], thresholds
-
-    def steps(self, parts: Tensor) -> Sequence[Tensor]:
-        """What is `[K, labels]` step by step, to be seen beside `[anchors, rows, labels]`."""
-        return _steps(parts.unsqueeze(1), len(self.terms))
-
-    def slope(self, step: int) -> Tensor:
-        raise NotImplementedError
-
-    def loss(self) -> Tensor:
-        raise NotImplementedError
-
-    def finish_(self, losses: Tensor, slopes: Tensor) -> None:
-        """Make the loss, `[K, labels]`, of what was summed over rows."""
-
-    def exponentials(self, out: Tensor) -> Tensor | None:
-        """While nothing is far apart one exponential of a score serves all thresholds: writes it, and gives those of
-        the thresholds turned round; else None."""
-        farthest = torch.stack([self.scores.amax() - self.thresholds.amin(), self.thresholds.abs().amax()])
-        highest, widest = farthest.tolist()
-        if highest > FARTHEST or widest > WIDEST:
-            return None
-        torch.mul(self.scores, BITS, out=out).exp2_()  # several times as fast as exp
-        return (-self.thresholds).exp_()
-
-
-class Hinge(Curve):
-    """max(0, 1 + z): of the scores above threshold - 1, their sum and that of their thresholds."""
-
-    def __init__(self, piece: Piece, thresholds: Tensor):
-        super().__init__(piece, thresholds - 1)
-        self.starts = self.steps(self.thresholds)
-
-    def slope(self, step: int) -> Tensor:
-        return torch.gt(self.scores, self.starts[step], out=self.terms)
-
-    def loss(self) -> Tensor:
-        return self.terms.mul_(self.scores)
-
-    def finish_(self, losses: Tensor, slopes: Tensor) -> None:
-        losses.addcmul_(slopes, self.thresholds, value=-1.0)
-
-
-class SmoothHinge(Curve):
-    """(1 + z)^2 between -1 and 0, then 1 + 2 z: with i = 1 + z cut to [0, 1] it is 2 (1 + z - i / 2) i."""
-
-    rooms, unit = 2, 2.0
-
-    def __init__(self, piece: Piece, thresholds: Tensor):
-        super().__init__(piece, thresholds)
-        self.starts = self.steps(thresholds - 1)
-
-    def slope(self, step: int) -> Tensor:
-        above = torch.sub(self.scores, self.starts[step], out=self.room[1])
-        inside = torch.clamp(above, 0.0, 1.0, out=self.terms)
-        above.sub_(inside, alpha=0.5)
-        return inside
-
-    def loss(self) -> Tensor:
-        return self.terms.mul_(self.room[1])
-
-    def finish_(self, losses: Tensor, slopes: Tensor) -> None:
-        losses.mul_(2.0)
-
-
-class Ramp(Curve):
-    """1 + z between -1 and 0, then 1, and the leak: a hinge, less nearly as much of another from 0 on. At 0 its slope
-    is that of the leak."""
-
-    rooms = 2
-
-    def __init__(self, piece: Piece, thresholds: Tensor):
-        super().__init__(piece, thresholds - 1)
-        self.beyond = torch.empty_like(thresholds)
-        self.starts, self.ends, self.totals = map(self.steps, (self.thresholds, thresholds, self.beyond))
-
-    def slope(self, step: int) -> Tensor:
-        slope = torch.gt(self.scores, self.starts[step], out=self.terms)
-        beyond = torch.ge(self.scores, self.ends[step], out=self.room[1])
-        slope.sub_(beyond, alpha=1 - LEAK)
-        torch.sum(_weighted(beyond, self.weights), 1, keepdim=True, out=self.totals[step])
-        return slope
-
-    def loss(self) -> Tensor:
-        return self.terms.mul_(self.scores)
-
-    def finish_(self, losses: Tensor, slopes: Tensor) -> None:
-        losses.addcmul_(slopes, self.thresholds, value=-1.0).add_(self.beyond, alpha=1 - LEAK)
-
-
-class Sigmoid(Curve):
-    """sigmoid(z) = x / (1 + x) with x = e^z, its slope x / (1 + x)^2, and the leak, a weak hinge from 0 on."""
-
-    rooms = 3
-
-    def __init__(self, piece: Piece, thresholds: Tensor):
-        super().__init__(piece, thresholds)
-        self.bounded, self.beyond = torch.empty_like(thresholds), torch.empty_like(thresholds)
-        factors = self.exponentials(piece.room[2, 0])
-        self.factors, self.one = None if factors is None else self.steps(factors), thresholds.new_ones(())
-        self.unit, self.scale = factors, torch.ones_like(thresholds) if factors is None else factors
-        self.ends, self.leaks = self.steps(thresholds), self.steps(LEAK / self.scale)
-        self.totals = self.steps(self.bounded), self.steps(self.beyond)
-
-    def slope(self, step: int) -> Tensor:
-        slope, values = self.terms, self.room[1]
-        if self.factors is None:
-            torch.sub(self.scores, self.ends[step], out=values).sigmoid_()
-            torch.addcmul(values, values, values, value=-1.0, out=slope)
-        else:
-            torch.addcmul(self.one, self.room[2, 0], self.factors[step], out=slope)
-            torch.div(self.room[2, 0], slope, out=values)
-            torch.div(values, slope, out=slope)
-        torch.sum(_weighted(values, self.weights), 1, keepdim=True, out=self.totals[0][step])
-        beyond = torch.gt(self.scores, self.ends[step], out=values)
-        slope.addcmul_(beyond, self.leaks[step])
-        torch.sum(_weighted(beyond, self.weights), 1, keepdim=True, out=self.totals[1][step])
-        return slope
-
-    def loss(self) -> Tensor:
-        return self.room[1].mul_(self.scores)
-
-    def finish_(self, losses: Tensor, slopes: Tensor) -> None:
-        losses.addcmul_(self.beyond, self.thresholds, value=-1.0).mul_(LEAK).addcmul_(self.bounded, self.scale)
-
-
-class Log(Curve):
-    """log2(1 + e^z). While nothing is far apart the sum of logs over rows is the log of their product."""
-
-    unit = BITS
-
-    def __init__(self, piece: Piece, thresholds: Tensor):
-        super().__init__(piece, thresholds)
-        self.ends, self.factors, self.one = self.steps(thresholds), None, thresholds.new_ones(())
-        rows = whole = len(self.scores)
-        factors = self.exponentials(self.scores)
-        if factors is not None:
-            self.factors, self.unit = self.steps(factors), factors * BITS
-            together = 1 if piece.weights is not None else self._together(factors)
-            products, rest = divmod(rows, together)
-            rows, whole = products + rest, products * together
-            self.grouped = self.terms[:, :whole].unflatten(1, (together, products))
-        self.logs = thresholds.new_empty(len(self.terms), rows, thresholds.shape[1])
-        # Parts of the factors and of their logs: products of some, and the rest one by one.
-        self.rest = self.terms[:, whole:]
-        self.products, self.rest_logs = self.logs.split([rows - self.rest.shape[1], self.rest.shape[1]], 1)
-
-    def _together(self, factors: Tensor) -> int:
-        """How many rows share a log: as many as leave the fewest logs and finite products at every threshold."""
-        rows = len(self.scores)
-        largest = torch.addcmul(self.one, self.scores, factors.amax(0), out=self.terms[0])
-        for most in FACTORS:
-            together = min(range(1, 1 + most), key=lambda some: sum(divmod(rows, some)))
-            grouped = largest[: rows // together * together].unflatten(0, (together, -1))
-            if bool(grouped.prod(0).amax() < torch.inf):
-                break
-        return together
-
-    def slope(self, step: int) -> Tensor:
-        if self.factors is None:
-            z = torch.sub(self.scores, self.ends[step], out=self.terms)
-            # log(1 + e^z) = max(0, z) + log(1 + e^-|z|), which does not overflow
-            torch.abs(z, out=self.logs).neg_().exp_().log1p_().add_(z.clamp(min=0.0)).mul_(BITS)
-            return z.sigmoid_()
-        # What 1 + x loses of a small x is below the last digit of the loss of one example at its threshold.
-        factors = torch.addcmul(self.one, self.scores, self.factors[step], out=self.terms)
-        torch.prod(self.grouped, 1, out=self.products)
-        if self.rest.shape[1] > 0:
-            self.rest_logs.copy_(self.rest)
-        self.logs.log2_()
-        return torch.div(self.scores, factors, out=factors)
-
-    def loss(self) -> Tensor:
-        return _weighted(self.logs, self.weights)
-
-
-CURVES: dict[str, type[Curve]] = {
-    "hinge": Hinge,
-    "log": Log,
-    "smooth_hinge": SmoothHinge,
-    "ramp": Ramp,
-    "sigmoid": Sigmoid,
-}
-
-
-def _steps(parts: Tensor, together: int) -> Sequence[Tensor]:
-    """What is `[K, ..]` for the anchors of each step, `[1, ..]`, or for all together."""
-    return parts.unsqueeze(1).unbind() if together == 1 else (parts,)
 
 
 def _places(
@@ -488,6 +277,13 @@ def _blocks(batch: Listed) -> list[Block]:
     ]
 
 
+def _bands(batch: Listed) -> list[slice]:
+    """Rows of the pieces of a batch that have all labels; none has more than the first."""
+    rows, labels = batch.scores.shape
+    height = max(1, _size(batch) // labels)
+    return [slice(first, min(rows, first + height)) for first in range(0, rows, height)]
+
+
 def _size(batch: Listed) -> int:
     """How many entries a piece may have."""
     return CPU_PIECE if batch.scores.device.type == "cpu" else OTHER_PIECE
@@ -505,10 +301,6 @@ def _weights(batch: Listed, rows: slice, labels: slice) -> tuple[Tensor | None, 
     return weights, weights == 0
 
 
-def _weighted(terms: Tensor, weights: Tensor | None) -> Tensor:
-    return terms if weights is None else terms.mul_(weights)
-
-
 def _at(values: Tensor, at: Tensor) -> Tensor:
     """What stands at these positions, counted row by row."""
     return values.view(-1).index_select(0, at) if values.is_contiguous() else torch.take(values, at)
@@ -524,6 +316,12 @@ def _not_zero(labels: Tensor) -> Tensor:
 
 def _kind(batch: Listed) -> torch.dtype:
     return torch.promote_types(batch.scores.dtype, torch.float32)
+
+
+def _exact_zeros(batch: Listed, *shape: int) -> Tensor:
+    device = batch.scores.device
+    exact = torch.float32 if device.type in WITHOUT_DOUBLE else torch.float64
+    return torch.zeros(*shape, dtype=exact, device=device)
 
 
 def _zeros(batch: Listed, *shape: int) -> Tensor:

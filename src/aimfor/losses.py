@@ -16,7 +16,7 @@ from aimfor.diagnostics import Diagnostics, diagnose
 from aimfor.distributed import sum_over_ranks, world_size
 from aimfor.engines import engine_for
 from aimfor.runs import NativeRun, Options, TorchRun, log_loss, reduced
-from aimfor.state import State, Step, above, difference
+from aimfor.state import LOOK_EVERY, State, Step, above, difference
 from aimfor.surrogates import SURROGATES, Surrogate
 
 # Losses by number: an operation of a compiled graph takes tensors and numbers, no modules.
@@ -106,8 +106,7 @@ class Loss(nn.Module):
         self.log_loss_batches = log_loss_batches
         self.state = State(self.aim.anchor_count, num_labels, known_priors(priors, num_labels))
         self._told_of_vacuous = False
-        self._number = next(_NUMBERS)
-        _LOSSES[self._number] = self
+        self._take_number()
 
     @property
     def thresholds(self) -> Tensor:
@@ -140,8 +139,10 @@ class Loss(nn.Module):
             A scalar.
         """
         learning = self.training and torch.is_grad_enabled()
-        # Of classes the log-odds have a graph of their own, and sparse labels are nothing that a compiled graph knows.
-        if not torch.compiler.is_compiling() or self.multiclass or labels.layout != torch.strided:
+        # Of classes the log-odds have a graph of their own, and sparse labels, or what is no tensor, are nothing that a
+        # compiled graph knows.
+        compiling = torch.compiler.is_compiling() and not self.multiclass
+        if not compiling or not isinstance(labels, Tensor) or labels.layout != torch.strided:
             return self._at_once(scores, labels, weights, mask, learning)  # pyright: ignore[reportCallIssue]
         buffers = [buffer for buffer in self.state._buffers.values() if buffer is not None]
         inputs = scores.detach(), labels, weights, mask, buffers, self._number, learning
@@ -213,12 +214,17 @@ class Loss(nn.Module):
         checks.rule(saved == self._subject(), "state_dict", f"must be of a loss for {self._subject()!r}", repr(saved))
 
     def _subject(self) -> str:
-        return f"{self.aim}{' of classes' if self.multiclass else ''}"
+        return f"{self.aim}, num_labels={self.num_labels}{', multiclass' if self.multiclass else ''}"
 
     def __setstate__(self, state: dict) -> None:
         super().__setstate__(state)
-        self._number = next(_NUMBERS)  # a copy is another loss
-        _LOSSES[self._number] = self
+        self._take_number()  # a copy is another loss
+
+    def _take_number(self) -> None:
+        number = next(_NUMBERS)
+        # A tensor, as a compiled graph would be compiled again for another number.
+        self._number = torch.tensor(number, device="cpu")
+        _LOSSES[number] = self
 
     def extra_repr(self) -> str:
         return (
@@ -244,9 +250,10 @@ class Loss(nn.Module):
             value, gradient = self._step(run, census, counted, anchors, reduce, learning)
         if learning and state.batches <= self.log_loss_batches:
             value, gradient = self._log_loss(batch, census, reduce)
-        if learning and state.looks_at(state.batches):
+        looking = learning and state.batches % LOOK_EVERY == 0
+        if looking:
             self._warn_of_infeasible()
-        if learning and (state.batches == 1 or state.looks_at(state.batches)):
+        if looking or (learning and state.batches == 1):
             self._warn_of_vacuous(anchors)
         return value, gradient
 
@@ -293,6 +300,7 @@ class Loss(nn.Module):
             anchors=anchors,
             surrogate=surrogate,
             exact=exact,
+            negatives=census[0] * v_unit,
             counts_for=counts_for,
             exact_drives=self._exact_drives(),
             slope=slope,
@@ -384,11 +392,11 @@ def _compiled_loss(
     weights: Tensor | None,
     mask: Tensor | None,
     state: list[Tensor],
-    number: int,
+    number: Tensor,
     learning: bool,
 ) -> tuple[Tensor, Tensor]:
     """A loss as one operation of a compiled graph: value, and gradient in the scores."""
-    loss = _LOSSES[number]
+    loss = _LOSSES[int(number)]
     own = loss.state._buffers
     kept = dict(own)
     # A graph may hand over copies of the buffers, which it writes back.

@@ -78,6 +78,8 @@ BUFFERS = (
     "rates",
     "positives",
     "exact_positives",
+    "negatives",
+    "exact_negatives",
     "score_mean",
     "score_variance",
     "slope_square",
@@ -95,23 +97,15 @@ class Rules(Structure):
         *((name, c_float) for name in ("dual_rate", "threshold_rate", "sharpness", "leak")),
         *((name, c_float) for name in ("forget", "forget_slope", "progress", "max_multiplier", "longest_count")),
         *((name, c_float) for name in ("smallest_size", "smallest_deviation", "rounding", "outlying", "mean_rounding")),
+        ("nearest_to_ends", c_float),
         ("warmup", c_int64),
         *((name, c_int32) for name in ("surrogate", "tight", "exact", "learning")),
-        *((name, c_int32) for name in ("looking", "count_every", "counting")),
+        *((name, c_int32) for name in ("look_every", "count_every")),
     )
 
 
 @lru_cache(maxsize=64)  # to fill a record takes as long as to count a small batch
-def rules(
-    name: str,
-    dual_rate: float,
-    threshold_rate: float,
-    warmup: int,
-    exact: bool,
-    learning: bool,
-    looking: int,
-    counting: int,
-) -> Rules:
+def rules(name: str, dual_rate: float, threshold_rate: float, warmup: int, exact: bool, learning: bool) -> Rules:
     """What the library has to know of a loss; `name` is that of its surrogate."""
     surrogate = SURROGATES[name]
     return Rules(
@@ -129,14 +123,14 @@ def rules(
         rounding=state_rules.ROUNDING,
         outlying=state_rules.OUTLYING,
         mean_rounding=state_rules.MEAN_ROUNDING,
+        nearest_to_ends=state_rules.NEAREST_TO_ENDS,
         warmup=warmup,
         surrogate=list(SURROGATES).index(name),
         tight=not surrogate.convex,
         exact=exact,
         learning=learning,
-        looking=looking,
+        look_every=state_rules.LOOK_EVERY,
         count_every=state_rules.COUNT_EVERY,
-        counting=counting,
     )
 
 
@@ -157,7 +151,7 @@ class Prepared:
             threads=torch.get_num_threads(),
         )
         # A bit for every label that is 1, in words of 32 labels.
-        self.positive = torch.empty(-(-record.labels // 32), record.rows, dtype=torch.int32)
+        self.positive = _empty(-(-record.labels // 32), record.rows, dtype=torch.int32)
         record.positive = self.positive.data_ptr()
         if isinstance(batch.labels, Positives):
             self._take_positions(batch.labels)
@@ -176,7 +170,7 @@ class Prepared:
     def census(self) -> Tensor:
         """Check every value and count the batch; see `bounds.census`."""
         fault = _Fault()
-        census = torch.empty(3, self.scores.shape[1], dtype=torch.float32)
+        census = _empty(3, self.scores.shape[1])
         _done(_library().aimfor_census(byref(self.record), census.data_ptr(), byref(fault)))
         if fault.kind == ODD_POSITIONS:
             # Here it is found out what is odd about them; zeros that are stored all the same are left out.
@@ -203,7 +197,7 @@ class Prepared:
     def observe_(self, census: Tensor, rules: Rules) -> Tensor:
         """`State.observe_`; returns the counted priors."""
         anchors, labels = self.thresholds.shape
-        priors = torch.empty(labels, dtype=torch.float32)
+        priors = _empty(labels)
         _library().aimfor_observe(
             self.state_record, census.data_ptr(), anchors, labels, byref(rules), priors.data_ptr()
         )
@@ -211,14 +205,13 @@ class Prepared:
 
     def step(self, census: Tensor, anchors: Anchors, rules: Rules) -> tuple[Tensor, Tensor]:
         """Value and gradient of the Lagrangian; moves the state where the rules say that it is learning."""
-        value = torch.empty((), dtype=torch.float32)
+        value = _empty()
         return value, self._run(census, anchors, rules, value, None, None)
 
     def count(self, census: Tensor, anchors: Anchors, rules: Rules) -> Counts:
         """The pass alone, for ranks that add up their sums before the step of the state."""
-        sums = torch.empty(len(Sums._fields), *self.thresholds.shape, dtype=torch.float32)
-        squares = torch.empty(self.scores.shape[1], dtype=torch.float32)
-        gradient = self._run(census, anchors, rules, torch.empty((), dtype=torch.float32), sums, squares)
+        sums, squares = _empty(len(Sums._fields), *self.thresholds.shape), _empty(self.scores.shape[1])
+        gradient = self._run(census, anchors, rules, _empty(), sums, squares)
         return Counts(Sums(*sums), squares, gradient)
 
     def _run(
@@ -230,7 +223,7 @@ class Prepared:
         sums: Tensor | None,
         squares: Tensor | None,
     ) -> Tensor:
-        gradient = torch.empty(self.scores.shape, dtype=self.scores.dtype)
+        gradient = _empty(*self.scores.shape, dtype=self.scores.dtype)
         _done(
             _library().aimfor_step(
                 byref(self.record),
@@ -341,6 +334,11 @@ def _done(code: int) -> None:
         raise MemoryError("the native engine ran out of memory")
 
 
+def _empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Memory for the library, where it can write whatever the default device is."""
+    return torch.empty(shape, dtype=dtype, device="cpu")
+
+
 def _matrix(tensor: Tensor) -> _Matrix:
     """A matrix `[B, L]`, or `[B, 1]` that stands for all labels."""
     rows, columns = tensor.shape
@@ -409,7 +407,8 @@ def _check_state(shape: torch.Size, num_labels: int, buffers: list[Tensor | None
 @lru_cache(maxsize=64)
 def _forms(anchors: int, labels: int) -> tuple[tuple[str, torch.dtype, int], ...]:
     """Name, type and number of entries of each buffer."""
-    per_label = dict.fromkeys(("steps", "positives", "exact_positives", "score_mean", "score_variance"), labels)
+    classes = "positives", "exact_positives", "negatives", "exact_negatives"
+    per_label = dict.fromkeys(("steps", *classes, "score_mean", "score_variance"), labels)
     sizes = per_label | {"class_weight": 2 * labels, "rates": 4 * anchors * labels}
     return tuple(
         (name, torch.int64 if name == "steps" else torch.float32, sizes.get(name, anchors * labels)) for name in BUFFERS

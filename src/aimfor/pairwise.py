@@ -39,6 +39,7 @@ def pairwise_auc_loss(
     checks.choice("surrogate", surrogate, [name for name, one in SURROGATES.items() if one.convex])
     num_labels = scores.shape[1] if isinstance(scores, Tensor) and scores.ndim == 2 else 1
     batch = training_batch(scores, labels, weights, mask, num_labels)
+    checks.rule(num_labels > 0, "scores", "must have at least one column", tuple(scores.shape))
     with torch.no_grad():
         given = entries(batch)
         # Each class by itself: products of weights and of their totals would leave float32.

@@ -82,8 +82,6 @@ class NativeRun:
             options.warmup,
             options.exact,
             learning,
-            state.looks_at(state.batches + 1) if learning else 0,
-            state.counts_at(state.batches + 1) if learning else 0,
         )
 
     def observe_(self, census: Tensor) -> Tensor:

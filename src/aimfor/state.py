@@ -20,12 +20,13 @@ FORGET_SLOPE = 0.001
 # not lowered its violation by this factor: a model that still grows into it does so slowly but steadily.
 PATIENCE = 500
 PROGRESS = 0.95
-# How many batches pass between two looks for such a constraint.
+# How many batches of a label pass between two looks for such a constraint.
 LOOK_EVERY = 100
 # The lowest violation before any was seen: every one is lower, and it is finite, as all of a state is.
 NOTHING_SEEN = torch.finfo(torch.float32).max
-# Errors are counted in every so many batches, where they do not drive the multipliers and a label has some: to count
-# them takes a tenth of a pass. A divisor of LOOK_EVERY, as the look needs them.
+# Errors are counted in every so many batches of a label, where they do not drive the multipliers and it has some: to
+# count them takes a tenth of a pass. A divisor of LOOK_EVERY, as the look needs them, and a power of two, by which C++
+# divides at no cost.
 COUNT_EVERY = 4
 # A multiplier is divided by its bound. Under a limit on the false-positive rate, or a recall to be kept, that of the
 # optimum is at most 1 where the ROC curve is concave; under a precision to be kept, false positives weigh two thirds of
@@ -59,6 +60,7 @@ class Step(NamedTuple):
         anchors: the table of the aim.
         surrogate: surrogate rates of the batch.
         exact: 0-1 rates of the batch, looked at where `counts_for` is not 0; None where that is nowhere.
+        negatives: `[L]`, weight of negatives that came, over the weight to be expected.
         counts_for: `[L]`, for how many batches the 0-1 rates stand.
         exact_drives: whether, or `[L]` where, the exact rates drive the multipliers instead of the surrogate ones.
         slope: `[K, L]`, derivative of the Lagrangian in the thresholds.
@@ -69,6 +71,7 @@ class Step(NamedTuple):
     anchors: Anchors
     surrogate: Rates
     exact: Rates | None
+    negatives: Tensor
     counts_for: Tensor
     exact_drives: bool | Tensor
     slope: Tensor
@@ -84,6 +87,11 @@ def difference(one: Tensor, other: Tensor) -> Tensor:
     """one - other, 0 where that is rounding; writes over both."""
     rest, both = one - other, one.abs_().add_(other.abs_()).mul_(ROUNDING)
     return rest.mul_(torch.gt(torch.abs(rest, out=other), both, out=both))
+
+
+def _at_every(period: int, steps: Tensor) -> Tensor:
+    """1 at every so many steps, else 0."""
+    return (steps % period == 0).float()
 
 
 def driving(surrogate: Rates, exact: Rates | None, exact_drives: bool | Tensor) -> Rates:
@@ -113,6 +121,8 @@ class State(nn.Module):
     rates: Tensor
     positives: Tensor
     exact_positives: Tensor
+    negatives: Tensor
+    exact_negatives: Tensor
     score_mean: Tensor
     score_variance: Tensor
     slope_square: Tensor
@@ -120,6 +130,7 @@ class State(nn.Module):
     lowest_violation: Tensor
     fruitless_steps: Tensor
 
+    @torch.inference_mode(False)  # what is made in that mode can never be changed outside of it
     def __init__(self, anchor_count: int, num_labels: int, priors: Tensor | None):
         super().__init__()
         per_label, per_anchor = (num_labels,), (anchor_count, num_labels)
@@ -139,6 +150,8 @@ class State(nn.Module):
         keep("rates", (4, *per_anchor))  # surrogate u, v; exact u, v
         keep("positives", per_label, 1.0)
         keep("exact_positives", per_label, 1.0)  # of the batches whose errors were counted
+        keep("negatives", per_label, 1.0)
+        keep("exact_negatives", per_label, 1.0)
         keep("score_mean", per_label)
         keep("score_variance", per_label)
         keep("slope_square", per_anchor)
@@ -224,18 +237,21 @@ class State(nn.Module):
         first_mean = 1 / self.steps.float().clamp_(min=1)
         forget = active * first_mean.clamp(min=FORGET)
         forget_slope = active * first_mean.clamp(min=FORGET_SLOPE)
-        for running, found in zip((*self.rates[:2], self.positives), step.surrogate, strict=True):
-            running.lerp_(found.float(), forget)
+        running = (*self.rates[:2], self.positives, self.negatives)
+        for mean, found in zip(running, (*step.surrogate, step.negatives), strict=True):
+            mean.lerp_(found.float(), forget)
         if step.exact is not None:
-            for running, found in zip((*self.rates[2:], self.exact_positives), step.exact, strict=True):
-                running.lerp_(found.float(), forget * step.counts_for)
+            running = (*self.rates[2:], self.exact_positives, self.exact_negatives)
+            for mean, found in zip(running, (*step.exact, step.negatives), strict=True):
+                mean.lerp_(found.float(), forget * step.counts_for)
         self.score_variance.lerp_(torch.minimum(step.variance.float(), self._square_reach()), forget)
 
         if anchors.multiplier is None:
             stepped = torch.add(self.multipliers, self._dual_step_(step, forget), alpha=dual_rate)
             stepped = stepped.clamp_(min=0, max=MAX_MULTIPLIER)
-            if self.looks_at(self.batches):
-                self._look_(step)
+            looking = active * _at_every(LOOK_EVERY, self.steps)
+            if step.exact is not None and bool(looking.any()):
+                self._look_(step, looking > 0)
         else:
             stepped = anchors.multiplier
         self.multipliers.lerp_(stepped, active)
@@ -257,31 +273,22 @@ class State(nn.Module):
         self.fruitless_steps.zero_()
         self.lowest_violation.fill_(NOTHING_SEEN)
 
-    @staticmethod
-    def looks_at(batch: int) -> int:
-        """For how many batches this one stands in the search for constraints that cannot be met; or 0."""
-        return LOOK_EVERY if batch % LOOK_EVERY == 0 else 0
-
     def counts_for(self, active: Tensor, exact_drives: bool | Tensor) -> Tensor:
         """`[L]`, for how many batches this one stands in the exact rates, or 0: its errors need not be counted."""
+        # By the label's own batches: those of the loss may be such that it is always absent when errors are counted.
+        others = COUNT_EVERY * _at_every(COUNT_EVERY, self.steps + 1)
         always = above(COUNT_EVERY - self.steps.float(), 0.0).add_(exact_drives).clamp_(max=1)
-        others = self.counts_at(self.batches)
         return active * always.mul_(1 - others).add_(others)
 
-    @staticmethod
-    def counts_at(batch: int) -> int:
-        """The same for labels whose errors do not drive and that have some already."""
-        return COUNT_EVERY if batch % COUNT_EVERY == 0 else 0
-
-    def _look_(self, step: Step) -> None:
+    def _look_(self, step: Step, looking: Tensor) -> None:
         violation = step.anchors.violation(self.driving_rates(step.exact_drives))
-        active, better = step.active > 0, violation < PROGRESS * self.lowest_violation
-        self.lowest_violation.copy_(torch.where(active & better, violation, self.lowest_violation))
+        better = violation < PROGRESS * self.lowest_violation
+        self.lowest_violation.copy_(torch.where(looking & better, violation, self.lowest_violation))
         exact = self.exact_rates
         nothing = (exact.recall < SMALLEST_SIZE) & (exact.v < SMALLEST_SIZE)
-        pressed = active & (nothing | (self.multipliers >= MAX_MULTIPLIER))
+        pressed = looking & (nothing | (self.multipliers >= MAX_MULTIPLIER))
         self.fruitless_steps += LOOK_EVERY * pressed
-        self.fruitless_steps *= ~(active & (better | (violation <= 0)))
+        self.fruitless_steps *= ~(looking & (better | (violation <= 0)))
 
     def _dual_step_(self, step: Step, forget: Tensor) -> Tensor:
         """The violation in units in which one dual rate serves every target, batch size and stage of training."""

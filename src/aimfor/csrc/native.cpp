@@ -236,7 +236,7 @@ void aimfor_observe(
         set(state->class_weight, positives);
         set(state->class_weight + labels, negatives);
         const Ints taking_part = (positives > 0.0f) & (negatives > 0.0f), active = taking_part & (weight > 0.0f);
-        set(priors, chosen(taking_part, inside(positives / (positives + negatives)), all(0.5f)));
+        set(priors, chosen(taking_part, inside(positives / (positives + negatives), *rules), all(0.5f)));
 
         const Floats mean = get(census + 2 * labels) / chosen(active, weight, all(1.0f)), before = get(state->score_mean);
         const Floats farthest = reach(get(state->score_variance), before, *rules);

@@ -26,6 +26,8 @@ struct State {
     float* rates;           // [4, K, L]
     float* positives;       // [L]
     float* exact_positives;  // [L]
+    float* negatives;        // [L]
+    float* exact_negatives;  // [L]
     float* score_mean;      // [L]
     float* score_variance;  // [L]
     float* slope_square;
@@ -38,15 +40,14 @@ struct State {
 struct Rules {
     float dual_rate, threshold_rate, sharpness, leak;
     float forget, forget_slope, progress, max_multiplier, longest_count, smallest_size, smallest_deviation, rounding;
-    float outlying, mean_rounding;
+    float outlying, mean_rounding, nearest_to_ends;
     int64_t warmup;
     int32_t surrogate;  // SurrogateKind
     int32_t tight;      // reached by a ladder from the hinge
     int32_t exact;      // 0-1 rates drive the multipliers
     int32_t learning;   // whether the state moves
-    int32_t looking;    // for how many batches this one stands in the search for constraints that cannot be met; or 0
-    int32_t count_every;  // batches between two that count errors of labels which do not need them in every one
-    int32_t counting;     // for how many batches this one stands in the exact rates of such labels; or 0
+    int32_t look_every;   // batches of a label between two looks for constraints that cannot be met
+    int32_t count_every;  // the same for its errors, where they are not needed in every one; a power of two
 };
 
 }  // extern "C"
@@ -67,9 +68,11 @@ inline Floats moved(Floats from, Floats to, Floats share) { return from + share 
 inline Floats chosen(Ints mask, Floats yes, Floats no) { return mask ? yes : no; }
 
 // A counted prior, away from 0 and 1.
-inline Floats inside(Floats prior) { return smaller(larger(prior, all(1e-7f)), all(1.0f - 1e-7f)); }
+inline Floats inside(Floats prior, const Rules& rules) {
+    return smaller(larger(prior, all(rules.nearest_to_ends)), all(1.0f - rules.nearest_to_ends));
+}
 
-// State._reach
+// The root of State._square_reach
 inline Floats reach(Floats variance, Floats mean, const Rules& rules) {
     const Floats deviation = root(variance);
     return chosen(deviation > rules.mean_rounding * absolute(mean), rules.outlying * deviation, all(INFINITY));
@@ -178,13 +181,15 @@ class Group {
         const int64_t L = problem.batch.labels;
         const Floats positives = get(state.class_weight + first);
         const Floats negatives = get(state.class_weight + L + first);
-        const Floats positive = get(problem.census + L + first), came = get(problem.census + first) + positive;
+        const Floats negative = get(problem.census + first), positive = get(problem.census + L + first);
+        const Floats came = negative + positive;
         active = (positives > 0.0f) & (negatives > 0.0f) & (came > 0.0f);
-        const Floats prior = chosen(active, inside(positives / (positives + negatives)), all(0.5f));
+        const Floats prior = chosen(active, inside(positives / (positives + negatives), problem.rules), all(0.5f));
         weight = chosen(active, came, all(1.0f));
         u_unit = where(active, 1.0f / (prior * weight));
         v_unit = where(active, 1.0f / ((1.0f - prior) * weight));
         positives_came = positive * u_unit;
+        negatives_came = negative * v_unit;
     }
 
     // Weights of u and v in the Lagrangian of each label at one anchor; `label` is the first of the group in its tile.
@@ -221,7 +226,9 @@ class Group {
         // State.counts_for
         exact_drives = rules.exact ? ~Ints{} : warming;
         const Ints always = exact_drives | (steps < rules.count_every);
-        const Floats for_batches = chosen(always, all(1.0f), all(static_cast<float>(rules.counting)));
+        due = ((steps + 1) & (rules.count_every - 1)) == 0;
+        const Floats others = where(due, all(static_cast<float>(rules.count_every)));
+        const Floats for_batches = chosen(always, all(1.0f), others);
         counts_for = rules.learning ? where(active, for_batches) : Floats{};
         counts = bits(counts_for > 0.0f) != 0;
         store(columns.counts_for + label, counts_for);
@@ -238,12 +245,17 @@ class Group {
         const Floats variance = load(columns.squares() + label) / weight;
         positives = moved(get(state.positives + first), positives_came, forget);
         exact_positives = moved(get(state.exact_positives + first), positives_came, forget * counts_for);
+        looking = bits(due) ? active & ((steps + 1) % rules.look_every == 0) : Ints{};
+        looks = bits(looking) != 0;
         const Floats before = get(state.score_variance + first);
         const Floats farthest = reach(before, get(state.score_mean + first), rules);
         const Floats spread = moved(before, smaller(variance, farthest * farthest), forget);
         if (rules.learning) {
             set(state.positives + first, positives);
             set(state.exact_positives + first, exact_positives);
+            set(state.negatives + first, moved(get(state.negatives + first), negatives_came, forget));
+            set(state.exact_negatives + first,
+                moved(get(state.exact_negatives + first), negatives_came, forget * counts_for));
             set(state.score_variance + first, spread);
             for (int lane = 0; lane < used; ++lane) state.steps[first + lane] -= active[lane];
         }
@@ -297,7 +309,7 @@ class Group {
                 larger(multiplier + rules.dual_rate * step, Floats{}), all(rules.max_multiplier));
             set(row.multipliers + label, chosen(active, stepped, multiplier));
 
-            if (rules.looking) look(row, label, load - room, exact_positives - exact_u, exact_v, multiplier);
+            if (looks) look(row, label, load - room, exact_positives - exact_u, exact_v, multiplier);
         }
 
         const Floats by_negatives = aimfor::load(row.v_cost + label) * sum(3);
@@ -315,27 +327,29 @@ class Group {
     float value() const { return total(where(active, values)); }
 
   private:
-    // State.look_
+    // State._look_
     void look(const Row& row, int label, Floats violation, Floats recall, Floats false_positives, Floats multiplier) {
         const Rules& rules = problem.rules;
         const Floats lowest = get(row.lowest_violation + label), before = get(row.fruitless_steps + label);
         const Ints better = violation < rules.progress * lowest;
         const Ints nothing = (recall < rules.smallest_size) & (false_positives < rules.smallest_size);
         const Ints pressed = nothing | (multiplier >= rules.max_multiplier);
-        const Floats more = where(pressed, all(static_cast<float>(rules.looking)));
+        const Floats more = where(pressed, all(static_cast<float>(rules.look_every)));
         const Floats fruitless = where(~(better | (violation <= 0.0f)), before + more);
-        set(row.lowest_violation + label, chosen(active & better, violation, lowest));
-        set(row.fruitless_steps + label, chosen(active, fruitless, before));
+        set(row.lowest_violation + label, chosen(looking & better, violation, lowest));
+        set(row.fruitless_steps + label, chosen(looking, fruitless, before));
     }
 
     const Problem& problem;
     const int64_t first;
     int used;
     Ints active;
-    Floats weight, u_unit, v_unit, positives_came;
+    Floats weight, u_unit, v_unit, positives_came, negatives_came;
     Floats total_cost = {}, share, counts_for = {};  // from the weighing
-    Ints steps, exact_drives = {};
+    Ints steps, exact_drives = {}, due = {};
     bool counts;  // errors of some label
+    Ints looking = {};
+    bool looks;  // at some label
     Floats forget, forget_slope, positives, exact_positives, threshold_step;  // from the start of learning
     Floats values = {};  // from learning
 
@@ -348,7 +362,11 @@ class Group {
         for (int lane = 0; lane < (FULL ? LANES : used); ++lane) steps[lane] = within_int(from[lane]);
         return steps;
     }
-    static int32_t within_int(int64_t count) { return static_cast<int32_t>(std::min<int64_t>(count, 1 << 30)); }
+    // Beyond what an int holds a count is only large, but its last bits go on: by them batches are due.
+    static int32_t within_int(int64_t count) {
+        constexpr int64_t large = 1 << 30;
+        return static_cast<int32_t>(count < large ? count : large | (count & (large / 2 - 1)));
+    }
 };
 
 }  // namespace aimfor
