@@ -86,8 +86,9 @@ def where_it_pays() -> str:
         f"{recall.mean:.3f} to the {bce:.3f} of recall at precision 0.9 that BCE has (softmax, which uses that classes "
         f"exclude one another, has {softmax:.3f}); on the public suite the five aims gain linear models "
         f"{told(over_sets())} over tuned log-loss, {told(over_sets(other=EITHER))} over the better of plain and "
-        f"balanced log-loss, most of it on a few sets; and among methods for the same model `aimfor.Classifier` is "
-        f"first for {first_places('linear')} linear models and {first_places('mlp')} networks."
+        f"balanced log-loss, most of it on a few sets; and among methods for the same model `aimfor.Classifier`, which "
+        f"tries more candidates than they, is first for {first_places('linear')} linear models and "
+        f"{first_places('mlp')} networks."
     )
 
 
@@ -127,8 +128,8 @@ def what_it_costs() -> str:
         f"{ratios('widest vectors')} with AVX-512) and {ratios('whole step')} times for the whole step of a linear "
         f"layer there; {ratios('small 128 x 10', labels=10)} times for 10 labels and {float(small['time_ratio']):.1f} "
         f"times for the whole step of a small linear model, where calling is most of it; and a default fit of the "
-        f"estimator, with its dozen and more candidates, {float(ours['seconds']):.0f} seconds on {ours['rows']} rows, "
-        f"where the grid of logistic regressions takes {float(theirs['seconds']):.1f}."
+        f"estimator, with its dozen and more candidates, {float(ours['seconds']):.1f} seconds on {ours['rows']} rows, "
+        f"where the grid of logistic regressions takes {float(theirs['seconds']):.2f}."
     )
 
 
