@@ -3,7 +3,7 @@
     python benchmarks/cifar10_linear.py            # resumes from results/cifar10_linear.csv
     python benchmarks/cifar10_linear.py --quick    # some cells again, held to the committed ones
     python benchmarks/cifar10_linear.py --report   # the tables from the finished cells
-    python benchmarks/cifar10_linear.py --centroids 384 --methods "cross-entropy" "aucpr log-odds log"
+    python benchmarks/cifar10_linear.py --centroids 512 --methods "cross-entropy" "aucpr log-odds log"  # other features
 
 Every method gets the same grid of steps, rate and decay. The setting is chosen on 10,000 of the training images, by the
 mean of macro average precision and macro recall at precision 0.9; the head is then trained on all 50,000 for each seed
@@ -37,8 +37,9 @@ SEEDS = (1, 2, 3)
 VALIDATION_ROWS = 10_000
 RESAMPLES = 200
 STEPS = (10_000, 30_000)
-# Exclusive classes gain longer; of the grid only what was good at fewer steps.
+# Exclusive classes gain longer; of the grid only what was good at fewer steps, and on the first features only.
 LONGEST = 100_000
+CENTROIDS, OTHER_CENTROIDS = 256, (384, 512)
 # Wide enough that every method has its best rate inside, also when its scores are multiplied by 0.1 or 10; with lower
 # rates or fewer steps log-loss looks worse than it is.
 GRID = [Setting(*pair) for pair in product((1e-3, 3e-3, 1e-2, 3e-2, 1e-1), (0.0, 0.01, 0.03, 0.1, 0.3))]
@@ -155,9 +156,9 @@ def search(name: str, method: Method, features: Features, cells: Cells, grid: li
         cells.add(**cell, **measured, seconds=seconds)
 
 
-def choose(name: str, cells: Cells) -> Chosen:
-    """The setting with the best mean of the two metrics on the validation images."""
-    best = max(cells.find(stage="validation", method=name), key=_both)
+def choose(name: str, cells: Cells, **where: object) -> Chosen:
+    """The setting with the best mean of the two metrics on the validation images, among those `where` says."""
+    best = max(cells.find(stage="validation", method=name, **where), key=_both)
     return Chosen(int(best["steps"]), Setting(float(best["rate"]), float(best["decay"])))
 
 
@@ -226,11 +227,11 @@ PAIRS = (
 """Ours, theirs, and by which scores theirs are ranked: its own, or raw ones."""
 
 
-def tested(name: str, cells: Cells) -> list[dict[str, str]]:
-    """The cells of a method on the test images, at its chosen setting."""
-    if not cells.find(stage="test", method=name):
+def tested(name: str, cells: Cells, **where: object) -> list[dict[str, str]]:
+    """The cells of a method on the test images, at its chosen setting among those `where` says."""
+    if not cells.find(stage="test", method=name, **where):
         return []
-    steps, setting = choose(name, cells)
+    steps, setting = choose(name, cells, **where)
     return cells.find(stage="test", method=name, steps=steps, **setting._asdict())
 
 
@@ -263,24 +264,22 @@ def differences_table(cells: Cells) -> page.Table:
 
 
 def steps_table(cells: Cells) -> page.Table:
-    """How much longer training is worth, for cross-entropy and its rival."""
+    """What longer training leaves of the difference between cross-entropy and its rival."""
+    theirs, ours = LONG
     rows = []
-    for name in LONG:
-        for steps in (*STEPS, LONGEST):
-            found = cells.find(stage="validation", method=name, steps=steps)
-            if found:
-                best = max(found, key=_both)
-                rows.append([name, f"{steps:,}", best["rate"], best["decay"], *_shown(best)])
-    header = ["method", "steps", "rate", "decay", "macro AP", f"macro R@P{MIN_PRECISION}"]
-    return page.Table("Validation images, the best setting at each number of steps", header, rows)
+    for steps in (*STEPS, LONGEST):
+        found = [tested(name, cells, steps=steps) for name in (ours, theirs)]
+        if all(found):
+            means = [page.plain(spread(page.values(one, "recall_at_p90"))) for one in reversed(found)]
+            differences = [page.signed(difference(*found, one, "")) for one in ("ap", "recall_at_p90")]
+            rows.append([f"{steps:,}", *means, *differences])
+    recall = f"macro R@P{MIN_PRECISION}"
+    header = ["steps", *(f"{recall}, {name}" for name in LONG), "difference of macro AP", f"of {recall}"]
+    return page.Table("Test images, both at their best setting of so many steps", header, rows)
 
 
 def _both(row: dict[str, str]) -> float:
     return float(row["ap"]) + float(row["recall_at_p90"])
-
-
-def _shown(row: dict[str, str]) -> list[str]:
-    return [f"{float(row[one]):.4f}" for one in ("ap", "recall_at_p90")]
 
 
 def difference(ours: list[dict[str, str]], theirs: list[dict[str, str]], metric: str, column: str) -> Spread:
@@ -308,13 +307,11 @@ def section() -> str:
         page.picture(NAME, "Differences of average precision and of recall at precision 0.9"),
         page.made_by(NAME, cells),
     ]
-    others = page.committed(f"{NAME}_384_centroids")
-    if others.rows:
-        parts.insert(
-            -1,
-            "The same on features of 384 centroids, tried once after all else was fixed. "
-            + differences_table(others).markdown(),
-        )
+    for centroids in OTHER_CENTROIDS:
+        others = page.committed(name_of(centroids))
+        if others.rows:
+            told = f"The same on features of {centroids} centroids, at most {max(STEPS):,} steps for everyone."
+            parts[-1:-1] = [told, differences_table(others).markdown(), steps_table(others).markdown()]
     return "\n\n".join(parts)
 
 
@@ -352,32 +349,41 @@ def main() -> None:
     parser = arguments_of(__doc__)
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--redo", nargs="+", choices=list(METHODS), default=[], help="forget their cells first")
-    parser.add_argument("--centroids", type=int, default=256, help="of the features; others than 256 get their own CSV")
+    parser.add_argument("--centroids", type=int, default=CENTROIDS, help="of the features; each number has its own CSV")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    suffix = "" if arguments.centroids == 256 else f"_{arguments.centroids}_centroids"
-    cells = page.committed(NAME + suffix)
+    name = name_of(arguments.centroids)
+    cells = page.committed(name)
     if not arguments.report:
         features = load_features(data.data_folder(arguments.data), arguments.cache, arguments.centroids)
         if arguments.quick:
             return page.hold(lambda made: again(made, features))
         if features is None:
             return None
-        run(cells, features, arguments.methods, arguments.redo)
-    return report(NAME + suffix, cells)
+        run(cells, features, arguments.methods, arguments.redo, long=LONG if arguments.centroids == CENTROIDS else ())
+    return report(name, cells)
 
 
-def run(cells: Cells, features: Features, methods: list[str], redo: list[str]) -> None:
+def name_of(centroids: int) -> str:
+    """Of the CSV for features of so many centroids."""
+    return NAME if centroids == CENTROIDS else f"{NAME}_{centroids}_centroids"
+
+
+def run(cells: Cells, features: Features, methods: list[str], redo: list[str], long: tuple[str, ...]) -> None:
     """All cells of these methods that are not finished."""
     for name in redo:
         cells.drop(method=name)
     for name in methods:
         for steps in STEPS:
             search(name, METHODS[name], features, cells, GRID, steps)
-        if name in LONG:
+        if name in long:
             search(name, METHODS[name], features, cells, CENTRE, LONGEST)
-        for seed in SEEDS:
-            test(name, METHODS[name], features, cells, choose(name, cells), seed)
+        chosen_ones = {choose(name, cells)}
+        if name in LONG:  # compared at each number of steps
+            searched = {row["steps"] for row in cells.find(stage="validation", method=name)}
+            chosen_ones |= {choose(name, cells, steps=steps) for steps in searched}
+        for chosen, seed in product(chosen_ones, SEEDS):
+            test(name, METHODS[name], features, cells, chosen, seed)
         print(f"{name}: chosen {choose(name, cells)}", flush=True)
     for ours, theirs, column in PAIRS:
         if not column and ours in methods and theirs in methods:
