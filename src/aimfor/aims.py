@@ -81,17 +81,18 @@ class Anchors(NamedTuple):
     def violation(self, rates: Rates) -> Tensor:
         """By how much the constraint is broken at these rates; negative where there is room."""
         load = torch.addcmul((self.load_u + self.room_recall) * rates.u, self.load_v, rates.v)
-        return load - self.largest_room(rates.p)
+        return load.sub_(self.largest_room(rates.p))
 
     def size(self, rates: Rates) -> Tensor:
         """The larger of load and room at these rates: what a violation is small or large against."""
         room = torch.addcmul(self.largest_room(rates.p), self.room_recall, rates.u, value=-1)
-        return torch.maximum(torch.addcmul(self.load_u * rates.u, self.load_v, rates.v), room.abs_())
+        load = torch.addcmul(self.load_u * rates.u, self.load_v, rates.v)
+        return torch.maximum(load, room.abs_(), out=load)
 
     def costs(self, multipliers: Tensor) -> tuple[Tensor, Tensor]:
         """Coefficients of u and v in the Lagrangian."""
         u_cost = torch.addcmul(self.objective_u, multipliers, self.load_u + self.room_recall)
-        return self.width * u_cost, self.width * torch.addcmul(self.objective_v, multipliers, self.load_v)
+        return u_cost.mul_(self.width), torch.addcmul(self.objective_v, multipliers, self.load_v).mul_(self.width)
 
     def largest_room(self, p: Tensor) -> Tensor:
         """The room where no positive is missed; u takes room_recall of it, as if it were load."""

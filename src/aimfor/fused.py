@@ -2,8 +2,8 @@
 
 Negatives are counted on a copy of the scores in which positives and absent entries stand so far on the right side of
 every threshold that nothing is felt of them. Positives are gathered and counted apart, so that sparse labels cost
-nothing extra and the dense target is read once. Nothing is found by subtracting one side from the whole: that would
-lose the digits of rare classes.
+nothing extra and the dense target is read once. Nothing is found by subtracting the larger side from the whole: that
+would lose the digits of rare classes.
 """
 
 import math
@@ -121,17 +121,19 @@ def count(
     thresholds, cost = thresholds.to(squares), negative_cost.to(squares)
     sharpness = None if sharpness is None else sharpness.to(squares)
     middle = thresholds.mean(0)
-    blocks = _blocks(batch)
+    blocks, mostly = _blocks(batch), _mostly_negatives(batch)
     negatives = squares.new_empty(len({rows.start for rows, _ in blocks}), *shape)
     for number, ((rows, labels), room) in enumerate(
         _places(batch, blocks, len(thresholds), CURVES[surrogate.name].rooms)
     ):
-        piece = Piece(gradient[rows, labels], _weights(batch, rows, labels)[0], *room)
+        piece = Piece(gradient[rows, labels], _weights(batch, rows, labels)[0], *room, mostly)
         sharp = None if sharpness is None else sharpness[labels]
         sums = negatives[number % len(negatives), :, :, labels]
         _count_negatives(piece, thresholds[:, labels], middle[labels], cost[:, labels], surrogate, sharp, sums)
     gradient.view(-1).scatter_(0, batch.ones, ones)
-    found = zip(positives, negatives.sum(0) if len(negatives) > 1 else negatives[0], strict=True)
+    total = negatives.sum(0) if len(negatives) > 1 else negatives[0]
+    total[1].neg_()  # slopes in the margin, which falls as the score rises
+    found = zip(positives, total, strict=True)
     not_counted = [] if errors else 2 * [squares.new_zeros(()).expand_as(thresholds)]
     return Counts(Sums(*(sums for pair in found for sums in pair), *not_counted), squares, gradient)
 
@@ -151,6 +153,13 @@ def _negative_weight(batch: Listed) -> Tensor:
         negatives.view(-1).index_fill_(0, ones - some.start * labels, 0.0)
         total += negatives.sum(0, dtype=total.dtype)
     return total
+
+
+def _mostly_negatives(batch: Listed) -> bool:
+    """Whether at least half the entries of every label are negatives, all of weight 1."""
+    if batch.weights is not None or batch.mask is not None:
+        return False
+    return 2 * int(batch.columns.bincount(minlength=1).max()) <= len(batch.scores)
 
 
 def _negatives(batch: Listed, mean: Tensor) -> tuple[Tensor, Tensor]:
@@ -190,18 +199,20 @@ def _add_some_positives(
 
     margin = of_ones(thresholds)  # [K, P]
     torch.sub(_at(batch.scores, batch.ones), margin, out=margin)
-    terms = margin.new_empty(len(sums), *margin.shape)
-    if len(sums) > 2:
-        torch.lt(margin, 0.0, out=terms[2])  # into floats: a mask of bools would take several times as long
+    weights = None if batch.weights is None else _at(batch.weights.expand_as(batch.scores), batch.ones)
+
+    def add(total: Tensor, terms: Tensor) -> Tensor:
+        total.index_add_(1, batch.columns, weighted(terms, weights))
+        return terms
+
+    for errors in sums[2:]:
+        add(errors, torch.lt(margin, 0.0, out=torch.empty_like(margin)))  # into floats, as everywhere
     sharp = None if sharpness is None else of_ones(sharpness)
     margin = margin if sharp is None else margin.mul_(sharp)
-    terms[0], terms[1] = surrogate.loss(margin), surrogate.slope(margin)
-    if sharp is not None:
-        terms[1] *= sharp
-    if batch.weights is not None:
-        terms *= _at(batch.weights.expand_as(batch.scores), batch.ones)
-    sums.index_add_(2, batch.columns, terms)
-    return terms[1].mul_(of_ones(cost)).sum(0)
+    add(sums[0], surrogate.loss(margin))
+    slope = surrogate.slope(margin)
+    slope = add(sums[1], slope if sharp is None else slope.mul_(sharp))
+    return slope.mul_(of_ones(cost)).sum(0)
 
 
 def _count_negatives(
@@ -241,11 +252,12 @@ def _count_negatives(
             torch.mul(slope, some_cost, out=gradient)
         else:
             gradient.addcmul_(slope, some_cost)
-        torch.sum(curve.loss(), 1, out=loss_sum)
+        loss = curve.loss()
+        if loss is not None:
+            torch.sum(loss, 1, out=loss_sum)
     curve.finish_(losses, slopes)
     for unit in units:
         slopes.mul_(unit)
-    slopes.neg_()
 
 
 def _places(
@@ -257,9 +269,9 @@ def _places(
     size = math.prod(shapes[0])  # no piece is larger than the first
     together = anchors if anchors * size <= _size(batch) else 1
     memory = batch.scores.new_empty(1 + rooms * together, size, dtype=_kind(batch))
-    for block, shape in zip(blocks, shapes, strict=True):
-        scores, *_ = here = memory[:, : math.prod(shape)].view(-1, *shape)
-        yield block, (scores, here[1:].unflatten(0, (rooms, together)))
+    views = {shape: memory[:, : math.prod(shape)].view(-1, *shape) for shape in dict.fromkeys(shapes)}
+    places = {shape: (view[0], view[1:].unflatten(0, (rooms, together))) for shape, view in views.items()}
+    return ((block, places[shape]) for block, shape in zip(blocks, shapes, strict=True))
 
 
 def _blocks(batch: Listed) -> list[Block]:

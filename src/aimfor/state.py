@@ -25,8 +25,8 @@ LOOK_EVERY = 100
 # The lowest violation before any was seen: every one is lower, and it is finite, as all of a state is.
 NOTHING_SEEN = torch.finfo(torch.float32).max
 # Errors are counted in every so many batches of a label, where they do not drive the multipliers and it has some: to
-# count them takes a tenth of a pass. A divisor of LOOK_EVERY, as the look needs them, and a power of two, by which C++
-# divides at no cost.
+# count them takes a tenth of a pass. A divisor of LOOK_EVERY, as the look needs them, and a power of two, of which a
+# remainder costs next to nothing.
 COUNT_EVERY = 4
 # A multiplier is divided by its bound. Under a limit on the false-positive rate, or a recall to be kept, that of the
 # optimum is at most 1 where the ROC curve is concave; under a precision to be kept, false positives weigh two thirds of
@@ -87,11 +87,6 @@ def difference(one: Tensor, other: Tensor) -> Tensor:
     """one - other, 0 where that is rounding; writes over both."""
     rest, both = one - other, one.abs_().add_(other.abs_()).mul_(ROUNDING)
     return rest.mul_(torch.gt(torch.abs(rest, out=other), both, out=both))
-
-
-def _at_every(period: int, steps: Tensor) -> Tensor:
-    """1 at every so many steps, else 0."""
-    return (steps % period == 0).float()
 
 
 def driving(surrogate: Rates, exact: Rates | None, exact_drives: bool | Tensor) -> Rates:
@@ -249,9 +244,10 @@ class State(nn.Module):
         if anchors.multiplier is None:
             stepped = torch.add(self.multipliers, self._dual_step_(step, forget), alpha=dual_rate)
             stepped = stepped.clamp_(min=0, max=MAX_MULTIPLIER)
-            looking = active * _at_every(LOOK_EVERY, self.steps)
-            if step.exact is not None and bool(looking.any()):
-                self._look_(step, looking > 0)
+            if step.exact is not None:  # asked first: a remainder takes as long as several other operations
+                looking = (active > 0) & (self.steps % LOOK_EVERY == 0)
+                if bool(looking.any()):
+                    self._look_(step, looking)
         else:
             stepped = anchors.multiplier
         self.multipliers.lerp_(stepped, active)
@@ -276,7 +272,7 @@ class State(nn.Module):
     def counts_for(self, active: Tensor, exact_drives: bool | Tensor) -> Tensor:
         """`[L]`, for how many batches this one stands in the exact rates, or 0: its errors need not be counted."""
         # By the label's own batches: those of the loss may be such that it is always absent when errors are counted.
-        others = COUNT_EVERY * _at_every(COUNT_EVERY, self.steps + 1)
+        others = COUNT_EVERY * ((self.steps + 1) & (COUNT_EVERY - 1) == 0).float()
         always = above(COUNT_EVERY - self.steps.float(), 0.0).add_(exact_drives).clamp_(max=1)
         return active * always.mul_(1 - others).add_(others)
 

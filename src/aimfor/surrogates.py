@@ -27,7 +27,7 @@ def hinge(margin: Tensor) -> Tensor:
         >>> hinge(torch.tensor([-1.0, 0.0, 2.0]))
         tensor([2., 1., 0.])
     """
-    return (1 - margin).clamp(min=0)
+    return (1 - margin).clamp_(min=0)
 
 
 def hinge_slope(margin: Tensor) -> Tensor:
