@@ -153,11 +153,13 @@ def as_row(value: Target, like: Tensor) -> Tensor:
 # not change along an axis have length 1 there.
 
 
-def recall_at_precision_table(slack: Tensor, width: Tensor, priors: Tensor) -> Anchors:
-    """min u subject to kappa a / (1 - a) v <= recall: the paper's eq. (minp@r), divided by 1 - a."""
+def recall_at_precision_table(slack: Tensor, width: Tensor, priors: Tensor, rest: Tensor | None = None) -> Anchors:
+    """min u subject to kappa a / (1 - a) v <= recall: the paper's eq. (minp@r), divided by 1 - a; `rest` is 1 - priors
+    where that is known."""
     one, zero = as_row(1.0, priors), as_row(0.0, priors)
-    kappa = (one - priors) / priors  # a tensor from a number would take longer than the rest of a small table
-    return Anchors(slack, width, one, zero, zero, (kappa / slack).sub_(kappa), zero, one)
+    # A tensor from a number would take longer than the rest of a small table.
+    kappa = (one - priors if rest is None else rest) / priors
+    return Anchors(slack, width, one, zero, zero, kappa / slack - kappa, zero, one)
 
 
 def v_at_recall_table(slack: Tensor, width: Tensor, priors: Tensor) -> Anchors:
@@ -388,7 +390,7 @@ class AUCPR(AreaAim):
         least = priors if self.min_precision is None else torch.maximum(as_row(self.min_precision, priors), priors)
         lax = as_row(1.0, priors) - least
         slack, width = cells(strict, lax, self.num_anchors, self.spacing, downwards=True)
-        return recall_at_precision_table(slack, width, priors)
+        return recall_at_precision_table(slack, width, priors, lax if least is priors else None)
 
     def metric(self, y_true, y_score, *, sample_weight=None):
         if self._over_recall:

@@ -15,6 +15,8 @@ from aimfor.odds import log_odds
 
 # Weighted sums of scores and of their squares over a million rows must stay within float32.
 LARGEST_SCORE, LARGEST_WEIGHT = 1e10, 1e12
+# Types that torch stores but does not calculate with.
+UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 # What every entry that is looked at must be.
 LOG_ODDS = "log-odds of scores"
 RULES = {
@@ -71,12 +73,13 @@ def training_batch(
         multiclass: whether labels are class indices.
     """
     for name, value in (("scores", scores), ("labels", labels), ("weights", weights), ("mask", mask)):
-        if not isinstance(value, Tensor) and (value is not None or name in ("scores", "labels")):
+        if value is None and name in ("weights", "mask"):
+            continue
+        if not isinstance(value, Tensor):
             raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
-        if value is not None and value.device != scores.device:
+        if value.device != scores.device:
             raise ValueError(f"{name} must be on the device of scores, {scores.device}, got {value.device}")
-        if value is not None:
-            _check_type(name, value)
+        _check_type(name, value)
     _check_scores(scores, num_labels, multiclass)
     labels, weights = _signed(labels), None if weights is None else _signed(weights)
     if mask is not None and mask.dtype != torch.bool:
@@ -210,13 +213,13 @@ def _whole_numbers(row: Collection[int] | Tensor, num_labels: int) -> Tensor:
 
 
 def _check_type(name: str, value: Tensor) -> None:
-    if value.is_floating_point() and value.dtype.itemsize == 1:  # float8: torch stores it, and calculates nothing
+    if value.dtype.itemsize == 1 and value.is_floating_point():  # float8: torch stores it, and calculates nothing
         raise TypeError(f"{name} must be of a type of at least 16 bits where it is floating point, got {value.dtype}")
 
 
 def _signed(values: Tensor) -> Tensor:
     """Whole numbers that torch stores but does not calculate with as those that it does."""
-    return values.long() if values.dtype in (torch.uint16, torch.uint32, torch.uint64) else values
+    return values.long() if values.dtype in UNSIGNED else values
 
 
 def _check_scores(scores: Tensor, num_labels: int, multiclass: bool) -> None:

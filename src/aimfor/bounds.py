@@ -184,14 +184,18 @@ class _AttachedGradient(torch.autograd.Function):
 
 
 def _handed_over(ctx, factor: Tensor) -> tuple[Tensor, None]:
-    if ctx.gradient is None:
+    gradient = ctx.gradient
+    if gradient is None:
         raise RuntimeError("backward through the loss a second time: say retain_graph=True the first time")
     if torch._C._autograd._get_current_graph_task_keep_graph():  # pyright: ignore[reportAttributeAccessIssue]
-        return (ctx.gradient * factor).to(ctx.dtype), None
-    # The graph is used up after this: the gradient is handed over instead of being copied.
-    gradient, ctx.gradient = ctx.gradient, None
-    one = factor.device.type == "cpu" and factor.item() == 1  # elsewhere, looking would make the device wait
-    return (gradient if one else gradient.mul_(factor)).to(ctx.dtype), None
+        gradient = gradient * factor
+    else:
+        # The graph is used up after this: the gradient is handed over instead of being copied.
+        ctx.gradient = None
+        if not factor.is_cpu or factor.item() != 1:  # elsewhere, looking would make the device wait
+            gradient.mul_(factor)
+    # Asked first: a conversion to the type that it has takes as long as the rest.
+    return gradient if gradient.dtype is ctx.dtype else gradient.to(ctx.dtype), None
 
 
 _guarded = once_differentiable(_handed_over)

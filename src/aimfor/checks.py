@@ -186,7 +186,8 @@ def whole_number(name: str, value: Any, *, at_least: int) -> int:
 
 def choice(name: str, value: Any, options: Sequence[str]) -> None:
     """Raise a ValueError that lists the options when `value` is none of them."""
-    rule(value in options, name, f"must be one of {', '.join(map(repr, options))}", repr(value))
+    if value not in options:  # asked at every batch: the sentence is made only where it is said
+        rule(False, name, f"must be one of {', '.join(map(repr, options))}", repr(value))
 
 
 def targets(name: str, value: Any) -> None:

@@ -34,11 +34,8 @@ def engine() -> Engine:
         >>> engine().name in ("plain", "fused", "native")
         True
     """
-    forced = os.environ.get(SETTING)
+    forced = _forced()
     if forced:
-        checks.choice(SETTING, forced, NAMES)
-        if forced == "native" and native.problem():
-            raise RuntimeError(f"{SETTING}=native cannot be used: {native.problem()}")
         return Engine(forced, f"the environment variable {SETTING} says so")
     if native.problem():
         return Engine("fused", f"torch alone, because the native engine cannot be used: {native.problem()}")
@@ -47,14 +44,23 @@ def engine() -> Engine:
 
 def engine_for(scores: Tensor) -> str:
     """Name of the engine for these scores."""
-    forced = os.environ.get(SETTING)
-    fits = scores.device.type == "cpu" and scores.dtype in NATIVE_TYPES
+    forced = _forced()
+    fits = scores.is_cpu and scores.dtype in NATIVE_TYPES
     if not forced:
         return "native" if fits and native.problem() is None else "fused"
-    name = engine().name
-    if name == "native" and not fits:
+    if forced == "native" and not fits:
         raise ValueError(
             f"{SETTING}=native takes scores of float32, bfloat16 or float16 on the CPU, got {scores.dtype} on "
             f"{scores.device}"
         )
-    return name
+    return forced
+
+
+def _forced() -> str | None:
+    """The engine that the environment asks for."""
+    forced = os.environ.get(SETTING)
+    if forced:
+        checks.choice(SETTING, forced, NAMES)
+        if forced == "native" and native.problem():
+            raise RuntimeError(f"{SETTING}=native cannot be used: {native.problem()}")
+    return forced

@@ -160,21 +160,22 @@ class Loss(nn.Module):
         self, scores: Tensor, labels: Tensor, weights: Tensor | None, mask: Tensor | None, learning: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The value, what it is to be differentiated by, and the gradient in that; moves the state when learning."""
+        state = self.state  # once: a module looks for its parts in Python
         try:
             batch = training_batch(scores, labels, weights, mask, self.num_labels, self.multiclass)
-            device = self.state.thresholds.device
+            device = state.thresholds.device
             if scores.device != device:
                 raise ValueError(f"scores must be on the device of the loss, {device}, got {scores.device}")
             engine = engine_for(batch.scores)
             if engine == "native":
-                run = NativeRun(self.state, self._options(), batch, learning)
+                run = NativeRun(state, self._options(), batch, learning)
             else:
-                run = TorchRun(self.state, self._options(), batch, engine)
+                run = TorchRun(state, self._options(), batch, engine)
         except Exception:
             if learning:  # the other ranks wait for this one's census, whatever went wrong here
                 sum_over_ranks(self._sent_census(None))
             raise
-        value, gradient = self._pass(run, batch, learning)
+        value, gradient = self._pass(state, run, batch, learning)
         # Log-odds have a graph of their own; otherwise the gradient is that of the scores as they came.
         source = batch.scores if self.multiclass else scores
         if gradient.shape != source.shape or gradient.dtype != gradient_type(source):
@@ -232,24 +233,24 @@ class Loss(nn.Module):
             f"constraint={self.constraint!r}, multiclass={self.multiclass}"
         )
 
-    def _pass(self, run: NativeRun | TorchRun, batch: Batch, learning: bool) -> tuple[Tensor, Tensor]:
+    def _pass(self, state: State, run: NativeRun | TorchRun, batch: Batch, learning: bool) -> tuple[Tensor, Tensor]:
         """Value and gradient on this batch, and the step of the state."""
-        state, census = self.state, run.census
         reduce = sum_over_ranks if learning else lambda tensor: tensor
         alone = not learning or world_size() == 1
         if not alone:
-            census = self._received_census(reduce(self._sent_census(census)))
+            run.census = self._received_census(reduce(self._sent_census(run.census)))
         if learning:
             state.count_batch_()
-        counted = run.observe_(census) if learning else state.counted_priors
-        priors = counted if state.given_priors is None else state.given_priors
+        counted = run.observe_() if learning else state.counted_priors
+        given = state.given_priors
+        priors = counted if given is None else given
         anchors = self.aim.anchors(priors, self._followed_rates() if self.aim.follows_rates else NO_RATES)
         if isinstance(run, NativeRun) and alone:
-            value, gradient = run.step(census, anchors)
+            value, gradient = run.step(anchors)
         else:
-            value, gradient = self._step(run, census, counted, anchors, reduce, learning)
+            value, gradient = self._step(run, counted, anchors, reduce, learning)
         if learning and state.batches <= self.log_loss_batches:
-            value, gradient = self._log_loss(batch, census, reduce)
+            value, gradient = self._log_loss(batch, run.census, reduce)
         looking = learning and state.batches % LOOK_EVERY == 0
         if looking:
             self._warn_of_infeasible()
@@ -259,10 +260,10 @@ class Loss(nn.Module):
 
     @torch.no_grad()
     def _step(
-        self, run: NativeRun | TorchRun, census: Tensor, counted: Tensor, anchors: Anchors, reduce, learning: bool
+        self, run: NativeRun | TorchRun, counted: Tensor, anchors: Anchors, reduce, learning: bool
     ) -> tuple[Tensor, Tensor]:
         """The step in torch: costs from the state, the pass, and the state from its sums."""
-        state = self.state
+        state, census = self.state, run.census
         came = census[0] + census[1]
         active = state.taking_part.mul_(above(came, 0.0))
         # Rates are shares of each class as the batches hold it; what the aim is about, a given prior if there is one,
@@ -278,7 +279,7 @@ class Loss(nn.Module):
         u_cost, v_cost = u_cost.mul_(share * u_unit), v_cost.mul_(share * v_unit)
         counts_for = state.counts_for(active, self._exact_drives()) if learning else None
         errors = counts_for is not None and bool(counts_for.any())
-        counts = run.count(census, anchors, u_cost, v_cost, errors)
+        counts = run.count(anchors, u_cost, v_cost, errors)
         sums, squares = reduced(reduce, counts)
 
         # In place from here on, and let go of early: what is `[K, L]` adds up beside the gradient.

@@ -8,6 +8,7 @@ import ctypes
 import hashlib
 import operator
 import weakref
+from collections.abc import Collection
 from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
 from functools import lru_cache
 from pathlib import Path
@@ -35,40 +36,21 @@ FAULTS = {1: "scores", 2: "labels", 3: "weights", 5: "labels"}
 ODD_POSITIONS = 4
 
 
-class _Matrix(Structure):
-    _fields_ = (("data", c_void_p), ("row_stride", c_int64), ("label_stride", c_int64))
-
-
-class _Batch(Structure):
-    _fields_ = (
-        ("rows", c_int64),
-        ("labels", c_int64),
-        ("scores", _Matrix),
-        ("label_values", _Matrix),
-        ("weights", _Matrix),
-        ("mask", _Matrix),
-        ("starts", c_void_p),
-        ("columns", c_void_p),
-        ("stored", c_void_p),
-        ("positions", c_int64),
-        ("positive", c_void_p),
-        ("largest_score", c_float),
-        ("largest_weight", c_float),
-        ("score_type", c_int32),
-        ("label_type", c_int32),
-        ("threads", c_int32),
-    )
-
-
 class _Fault(Structure):
     _fields_ = (("kind", c_int32), ("value", c_double))
 
 
-# Pointer, stride along anchors and stride along labels of each entry of the table, and the pointers to the buffers of a
-# state: bytes and an array of numbers, because records of records take Python as long to make as a small batch takes to
-# count.
+# A batch, the table of an aim and the buffers of a state are bytes and an array of numbers, because records of records
+# take Python as long to make as a small batch takes to count.
+
+# Rows and labels; pointer and two strides of scores, labels, weights and mask; row starts, columns and values of sparse
+# labels and their number; the bits of the positives; the largest score and weight; types of scores and labels, threads.
+_BATCH = Struct("2q 12q 4q q 2f 3i 0q")  # the last pads as C++ does
+
+# Pointer, stride along anchors and stride along labels of each entry.
 TABLE = ("width", "objective_u", "objective_v", "load_u", "load_v", "room", "room_recall", "multiplier")
 _TABLE = Struct(f"{3 * len(TABLE)}q")
+_entries = operator.attrgetter(*TABLE)
 
 BUFFERS = (
     "class_weight",
@@ -88,6 +70,7 @@ BUFFERS = (
     "fruitless_steps",
 )
 _State = c_int64 * len(BUFFERS)
+_buffers = operator.itemgetter(*BUFFERS)
 
 
 class Rules(Structure):
@@ -138,107 +121,98 @@ class Prepared:
     """A batch and the state that learns from it, as the library reads them; keeps alive what pointers point at."""
 
     def __init__(self, batch: Batch, state: State):
-        self.thresholds, self.state_record = state.thresholds, _state(state, batch.scores.shape[1])
-        scores = batch.scores.detach().resolve_neg()  # the library reads memory, where the sign has not been turned
-        self.scores = scores if scores.dtype in SCORE_TYPES else scores.float()
-        self.record = record = _Batch(
-            rows=scores.shape[0],
-            labels=scores.shape[1],
-            scores=_matrix(self.scores),
-            largest_score=LARGEST_SCORE,
-            largest_weight=LARGEST_WEIGHT,
-            score_type=SCORE_TYPES[self.scores.dtype],
-            threads=torch.get_num_threads(),
-        )
-        # A bit for every label that is 1, in words of 32 labels.
-        self.positive = _empty(-(-record.labels // 32), record.rows, dtype=torch.int32)
-        record.positive = self.positive.data_ptr()
+        rows, labels = batch.scores.shape
+        self.state = _state(state, labels)
+        self.scores = _readable(batch.scores, SCORE_TYPES, torch.float32)
+        self.labels, self.positives, self.weights, self.mask = None, None, batch.weights, batch.mask
         if isinstance(batch.labels, Positives):
-            self._take_positions(batch.labels)
+            self.positives = _readable_positions(batch.labels, labels)
         else:
-            self.labels = _of_readable_type(batch.labels.resolve_neg())
-            record.label_values, record.label_type = _matrix(self.labels), LABEL_TYPES[self.labels.dtype]
-        if batch.weights is not None:
-            if batch.weights.dtype != torch.float32:
-                valid_weights(batch.weights, batch.mask)  # before it is rounded
-            self.weights = batch.weights.float().resolve_neg()
-            record.weights = _matrix(self.weights)
-        if batch.mask is not None:
-            self.mask = batch.mask
-            record.mask = _matrix(self.mask)
+            whole = torch.float32 if batch.labels.is_floating_point() else torch.int64
+            self.labels = _readable(batch.labels, LABEL_TYPES, whole)
+        if self.weights is not None:
+            if self.weights.dtype != torch.float32:
+                valid_weights(self.weights, self.mask)  # before it is rounded
+            self.weights = _readable(self.weights, (torch.float32,), torch.float32)
+        # In one piece of memory a bit for every label that is 1, in words of 32 labels, and the census, `[3, L]`.
+        self._words, self._num_labels = -(-labels // 32) * rows, labels
+        self._memory = _empty(self._words + 3 * labels)
+        self._census_at = self._memory.data_ptr() + 4 * self._words
+        self._record = self._packed()
 
-    def census(self) -> Tensor:
+    def take_census(self) -> None:
         """Check every value and count the batch; see `bounds.census`."""
         fault = _Fault()
-        census = _empty(3, self.scores.shape[1])
-        _done(_library().aimfor_census(byref(self.record), census.data_ptr(), byref(fault)))
+        _done(_library().aimfor_census(self._record, self._census_at, byref(fault)))
         if fault.kind == ODD_POSITIONS:
+            assert self.positives is not None
             # Here it is found out what is odd about them; zeros that are stored all the same are left out.
-            self._take_positions(valid_positions(self.positives, self.record.labels))
-            return self.census()
-        if fault.kind:
+            self.positives = valid_positions(self.positives, self._num_labels)
+            self._record = self._packed()
+            self.take_census()
+        elif fault.kind:
             name = FAULTS[fault.kind]
             refuse(name, fault.value if self._shown_as_float(name) else int(fault.value))
-        return census
 
-    def _take_positions(self, positives: Positives) -> None:
-        """The ones of sparse labels; values that the library cannot read are checked here."""
-        if positives.values is not None and positives.values.dtype != torch.float32:
-            positives = valid_positions(positives, self.record.labels)
-        values = None if positives.values is None else positives.values.contiguous()
-        self.positives = Positives(positives.starts.contiguous(), positives.columns.contiguous(), values)
-        self.record.starts, self.record.columns = (part.data_ptr() for part in self.positives[:2])
-        self.record.stored = None if values is None else values.data_ptr()
-        self.record.positions = len(self.positives.columns)
+    @property
+    def census(self) -> Tensor:
+        """What was counted, in the memory from which the library reads it."""
+        return self._memory[self._words :].view(3, -1)
+
+    def _packed(self) -> bytes:
+        scores, labels, positives = self.scores, self.labels, self.positives
+        return _BATCH.pack(
+            *scores.shape,
+            *_matrix(scores),
+            *_matrix(labels),
+            *_matrix(self.weights),
+            *_matrix(self.mask),
+            *((0, 0, 0, 0) if positives is None else _positions(positives)),
+            self._memory.data_ptr(),
+            LARGEST_SCORE,
+            LARGEST_WEIGHT,
+            SCORE_TYPES[scores.dtype],
+            0 if labels is None else LABEL_TYPES[labels.dtype],
+            torch.get_num_threads(),
+        )
 
     def _shown_as_float(self, name: str) -> bool:
-        return name != "labels" or (hasattr(self, "labels") and self.labels.is_floating_point())
+        return name != "labels" or (self.labels is not None and self.labels.is_floating_point())
 
-    def observe_(self, census: Tensor, rules: Rules) -> Tensor:
+    def observe_(self, rules: Rules) -> Tensor:
         """`State.observe_`; returns the counted priors."""
-        anchors, labels = self.thresholds.shape
+        anchors, labels = self.state.shape
         priors = _empty(labels)
-        _library().aimfor_observe(
-            self.state_record, census.data_ptr(), anchors, labels, byref(rules), priors.data_ptr()
-        )
+        _library().aimfor_observe(self.state.record, self._census_at, anchors, labels, byref(rules), priors.data_ptr())
         return priors
 
-    def step(self, census: Tensor, anchors: Anchors, rules: Rules) -> tuple[Tensor, Tensor]:
+    def step(self, anchors: Anchors, rules: Rules) -> tuple[Tensor, Tensor]:
         """Value and gradient of the Lagrangian; moves the state where the rules say that it is learning."""
-        value = _empty()
-        return value, self._run(census, anchors, rules, value, None, None)
+        return self._run(anchors, rules, None, None)
 
-    def count(self, census: Tensor, anchors: Anchors, rules: Rules) -> Counts:
+    def count(self, anchors: Anchors, rules: Rules) -> Counts:
         """The pass alone, for ranks that add up their sums before the step of the state."""
-        sums, squares = _empty(len(Sums._fields), *self.thresholds.shape), _empty(self.scores.shape[1])
-        gradient = self._run(census, anchors, rules, _empty(), sums, squares)
+        sums, squares = _empty(len(Sums._fields), *self.state.shape), _empty(self._num_labels)
+        _, gradient = self._run(anchors, rules, sums.data_ptr(), squares.data_ptr())
         return Counts(Sums(*sums), squares, gradient)
 
-    def _run(
-        self,
-        census: Tensor,
-        anchors: Anchors,
-        rules: Rules,
-        value: Tensor,
-        sums: Tensor | None,
-        squares: Tensor | None,
-    ) -> Tensor:
-        gradient = _empty(*self.scores.shape, dtype=self.scores.dtype)
+    def _run(self, anchors: Anchors, rules: Rules, sums: int | None, squares: int | None) -> tuple[Tensor, Tensor]:
+        value, gradient = torch.empty_like(_SCALAR), _empty(*self.scores.shape, dtype=self.scores.dtype)
         _done(
             _library().aimfor_step(
-                byref(self.record),
-                census.data_ptr(),
-                self.thresholds.shape[0],
-                _table(anchors, *self.thresholds.shape),
-                self.state_record,
+                self._record,
+                self._census_at,
+                self.state.shape[0],
+                _table(anchors, *self.state.shape),
+                self.state.record,
                 byref(rules),
                 gradient.data_ptr(),
                 value.data_ptr(),
-                None if sums is None else sums.data_ptr(),
-                None if squares is None else squares.data_ptr(),
+                sums,
+                squares,
             )
         )
-        return gradient
+        return value, gradient
 
 
 def problem() -> str | None:
@@ -314,11 +288,11 @@ def _loaded(path: Path) -> ctypes.CDLL:
         raise OSError("it was built by an older version: install the package again")
     library.aimfor_sources.restype = library.aimfor_vectors.restype = c_char_p
     pointer = c_void_p
-    library.aimfor_census.argtypes = (POINTER(_Batch), pointer, POINTER(_Fault))
+    library.aimfor_census.argtypes = (c_char_p, pointer, POINTER(_Fault))
     library.aimfor_observe.argtypes = (_State, pointer, c_int64, c_int64, POINTER(Rules), pointer)
     library.aimfor_observe.restype = None
     library.aimfor_step.argtypes = (
-        POINTER(_Batch),
+        c_char_p,
         pointer,
         c_int64,
         c_char_p,
@@ -336,60 +310,88 @@ def _done(code: int) -> None:
 
 def _empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Memory for the library, where it can write whatever the default device is."""
-    return torch.empty(shape, dtype=dtype, device="cpu")
+    return torch.empty(*shape, dtype=dtype, device="cpu")
 
 
-def _matrix(tensor: Tensor) -> _Matrix:
-    """A matrix `[B, L]`, or `[B, 1]` that stands for all labels."""
-    rows, columns = tensor.shape
-    row_stride, label_stride = tensor.stride()
-    return _Matrix(tensor.data_ptr(), row_stride if rows > 1 else 0, label_stride if columns > 1 else 0)
+# A number of its own for the value is made like this one.
+_SCALAR = torch.empty((), dtype=torch.float32, device="cpu")
+
+
+def _readable(tensor: Tensor, types: Collection[torch.dtype], otherwise: torch.dtype) -> Tensor:
+    """As the library can read it, which sees memory alone: of one of its types, and with its sign turned there."""
+    tensor = tensor.detach().resolve_neg() if tensor.is_neg() else tensor
+    return tensor if tensor.dtype in types else tensor.detach().to(otherwise)
+
+
+def _matrix(tensor: Tensor | None) -> tuple[int, int, int]:
+    """A matrix `[B, L]`, or `[B, 1]` that stands for all labels: pointer, stride along rows and along labels."""
+    if tensor is None:
+        return 0, 0, 0
+    (rows, columns), (row_stride, label_stride) = tensor.shape, tensor.stride()
+    return tensor.data_ptr(), row_stride if rows > 1 else 0, label_stride if columns > 1 else 0
+
+
+def _readable_positions(positives: Positives, num_labels: int) -> Positives:
+    """The ones of sparse labels, contiguous; values that the library cannot read are checked here."""
+    if positives.values is not None and positives.values.dtype != torch.float32:
+        positives = valid_positions(positives, num_labels)
+    starts, columns, values = positives
+    return Positives(starts.contiguous(), columns.contiguous(), None if values is None else values.contiguous())
+
+
+def _positions(positives: Positives) -> tuple[int, int, int, int]:
+    starts, columns, values = positives
+    return starts.data_ptr(), columns.data_ptr(), 0 if values is None else values.data_ptr(), len(columns)
 
 
 def _table(anchors: Anchors, anchor_count: int, num_labels: int) -> bytes:
+    places = {id(None): (0, 0, 0)}
     numbers = []
-    for name in TABLE:
-        entry = getattr(anchors, name)
-        if entry is None:
-            numbers += (0, 0, 0)
-            continue
-        (rows, labels), (anchor_stride, label_stride) = entry.shape, entry.stride()
-        # What the library cannot see for itself, and would read as other numbers or beyond the end.
-        fits = rows in (1, anchor_count) and labels in (1, num_labels) and (labels == 1 or label_stride <= 1)
-        if entry.dtype is not torch.float32 or not fits or not entry.is_cpu:
-            raise TypeError(
-                f"{name} must be float32, [{anchor_count}, {num_labels}] with labels side by side and on the CPU, got "
-                f"{entry.dtype}, {list(entry.shape)} with strides {entry.stride()} on {entry.device}"
-            )
-        numbers += (entry.data_ptr(), anchor_stride if rows > 1 else 0, label_stride if labels > 1 else 0)
+    for name, entry in zip(TABLE, _entries(anchors), strict=True):
+        if id(entry) not in places:  # a table has its zeros and ones in several places
+            (rows, labels), (anchor_stride, label_stride) = entry.shape, entry.stride()
+            # What the library cannot see for itself, and would read as other numbers or beyond the end.
+            fits = rows in (1, anchor_count) and labels in (1, num_labels) and (labels == 1 or label_stride <= 1)
+            if entry.dtype is not torch.float32 or not fits or not entry.is_cpu:
+                raise TypeError(
+                    f"{name} must be float32, [{anchor_count}, {num_labels}] with labels side by side and on the CPU, "
+                    f"got {entry.dtype}, {list(entry.shape)} with strides {entry.stride()} on {entry.device}"
+                )
+            places[id(entry)] = entry.data_ptr(), anchor_stride if rows > 1 else 0, label_stride if labels > 1 else 0
+        numbers += places[id(entry)]
     return _TABLE.pack(*numbers)
 
 
-def _state(state: State, num_labels: int) -> ctypes.Array:
+def _state(state: State, num_labels: int) -> "_Checked":
     """Where the buffers are; those that are where they were when they were last checked are not checked again."""
-    buffers = [state._buffers[name] for name in BUFFERS]
-    pointers = [0 if buffer is None else buffer.data_ptr() for buffer in buffers]
+    buffers = _buffers(state._buffers)
     kept = _CHECKED.get(state)
-    same = kept is not None and kept.pointers == pointers and kept.num_labels == num_labels
-    if kept is None or not same or not all(map(operator.is_, kept.buffers, buffers)):
-        _check_state(state.thresholds.shape, num_labels, buffers)
-        kept = _CHECKED[state] = _Checked(buffers, pointers, num_labels, _State(*pointers))
-    return kept.record
+    if kept is None or kept.shape[1] != num_labels or not kept.holds(buffers):
+        shape = state.thresholds.shape
+        _check_state(shape, num_labels, buffers)
+        pointers = [buffer.data_ptr() for buffer in buffers]
+        kept = _CHECKED[state] = _Checked(buffers, pointers, shape, _State(*pointers))
+    return kept
 
 
 class _Checked(NamedTuple):
     """Buffers that have the form that the library reads; held on to, so that no other tensor can be one of them."""
 
-    buffers: list[Tensor | None]
+    buffers: tuple[Tensor, ...]
     pointers: list[int]
-    num_labels: int
+    shape: torch.Size
     record: ctypes.Array
 
+    def holds(self, buffers: tuple[Tensor | None, ...]) -> bool:
+        """Whether these are the buffers, and still where they were."""
+        return all(map(operator.is_, self.buffers, buffers)) and self.pointers == list(map(_pointer, self.buffers))
 
+
+_pointer = Tensor.data_ptr
 _CHECKED: weakref.WeakKeyDictionary[State, _Checked] = weakref.WeakKeyDictionary()
 
 
-def _check_state(shape: torch.Size, num_labels: int, buffers: list[Tensor | None]) -> None:
+def _check_state(shape: torch.Size, num_labels: int, buffers: tuple[Tensor | None, ...]) -> None:
     if len(shape) != 2 or shape[1] != num_labels:
         raise TypeError(f"state.thresholds must have shape [K, {num_labels}], got {list(shape)}")
     for buffer, (name, dtype, size) in zip(buffers, _forms(*shape), strict=True):
@@ -423,9 +425,3 @@ def _wrong_form(name: str, dtype: torch.dtype, size: int, buffer: Tensor | None)
         return f"state.{name} must have {size} entries, got {buffer.numel()}"
     got = str(buffer.dtype) if buffer.dtype is not dtype else f"strides {buffer.stride()} on {buffer.device}"
     return f"state.{name} must be {str(dtype).removeprefix('torch.')}, contiguous and on the CPU, got {got}"
-
-
-def _of_readable_type(labels: Tensor) -> Tensor:
-    if labels.dtype in LABEL_TYPES:
-        return labels
-    return labels.float() if labels.is_floating_point() else labels.long()

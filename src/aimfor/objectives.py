@@ -139,24 +139,21 @@ class Objectives:
 
     def __call__(self, scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
         """The sum of all heads' losses on a batch, scores `[B, G, L]`."""
-        total = scores.new_zeros(())
         odds, targets = scores, labels
-        if any(isinstance(loss, Loss) for loss, _ in self.groups):
-            if self.multiclass:
-                odds = log_odds(scores.flatten(0, 1)).view_as(scores)
-                targets = F.one_hot(labels, self.num_labels)
-            targets = targets.to(scores.dtype)
-        sizes = [len(heads) for _, heads in self.groups]
-        for (loss, heads), own_scores, own_odds in zip(
-            self.groups, scores.split(sizes, 1), odds.split(sizes, 1), strict=True
-        ):
-            if isinstance(loss, LogLoss):
-                total = total + loss(own_scores, labels, weights)
-            else:
-                columns = own_odds.flatten(1)
-                # A sum over labels, as log-loss is, so that a decay means the same for both.
-                total = total + columns.shape[1] * loss(columns, targets.repeat(1, len(heads)), weights=weights)
-        return total
+        if self.multiclass and self.losses():
+            odds = log_odds(scores.flatten(0, 1)).view_as(scores)
+            targets = F.one_hot(labels, self.num_labels)
+        found = [
+            loss(own_scores, labels, weights)
+            if isinstance(loss, LogLoss)
+            else _summed(loss, own_odds.flatten(1), targets, weights)
+            for (loss, _), own_scores, own_odds in zip(self.groups, self._parts(scores), self._parts(odds), strict=True)
+        ]
+        return sum(found[1:], found[0])
+
+    def _parts(self, scores: Tensor) -> Sequence[Tensor]:
+        """The scores of each group. With a single one, every operation less is a part of the time of a step."""
+        return [scores] if len(self.groups) == 1 else scores.split([len(heads) for _, heads in self.groups], 1)
 
     def losses(self) -> list[tuple[int, Loss]]:
         """The losses that have a state, with the numbers of their groups."""
@@ -172,6 +169,16 @@ class Objectives:
                 own = slice(place * self.num_labels, (place + 1) * self.num_labels)
                 found[head] = {name: numbers[name][..., own].cpu() for name in LEARNED}
         return found
+
+
+def _summed(loss: Loss, columns: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
+    """A sum over labels, as log-loss is, so that a decay means the same for both; the columns of heads side by side."""
+    count = columns.shape[1]
+    heads = count // targets.shape[1]
+    if heads > 1:
+        targets = targets.to(columns.dtype).repeat(1, heads)
+    found = loss(columns, targets, weights=weights)
+    return found if count == 1 else count * found
 
 
 def repeated(aim: Aim, times: int) -> Aim:

@@ -39,13 +39,11 @@ class TorchRun:
             listed = fused.listed(batch)
             self.census, self._count = fused.census(listed), partial(fused.count, listed)
 
-    def observe_(self, census: Tensor) -> Tensor:
-        self.state.observe_(census)
+    def observe_(self) -> Tensor:
+        self.state.observe_(self.census)
         return self.state.counted_priors
 
-    def count(
-        self, census: Tensor, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor, errors: bool
-    ) -> Counts:
+    def count(self, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor, errors: bool) -> Counts:
         """The pass on the rung of the ladder that each label has reached."""
         state, surrogate = self.state, self.options.surrogate
 
@@ -74,7 +72,7 @@ class NativeRun:
 
     def __init__(self, state: State, options: Options, batch: Batch, learning: bool):
         self.prepared = native.Prepared(batch, state)
-        self.census = self.prepared.census()
+        self.prepared.take_census()
         self.rules = native.rules(
             options.surrogate.name,
             options.dual_rate,
@@ -84,16 +82,22 @@ class NativeRun:
             learning,
         )
 
-    def observe_(self, census: Tensor) -> Tensor:
-        return self.prepared.observe_(census, self.rules)
+    @property
+    def census(self) -> Tensor:
+        return self.prepared.census
 
-    def step(self, census: Tensor, anchors: Anchors) -> tuple[Tensor, Tensor]:
-        return self.prepared.step(census, anchors, self.rules)
+    @census.setter
+    def census(self, summed: Tensor) -> None:
+        self.prepared.census.copy_(summed)
 
-    def count(
-        self, census: Tensor, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor, errors: bool
-    ) -> Counts:
-        return self.prepared.count(census, anchors, self.rules)
+    def observe_(self) -> Tensor:
+        return self.prepared.observe_(self.rules)
+
+    def step(self, anchors: Anchors) -> tuple[Tensor, Tensor]:
+        return self.prepared.step(anchors, self.rules)
+
+    def count(self, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor, errors: bool) -> Counts:
+        return self.prepared.count(anchors, self.rules)
 
 
 @torch.no_grad()

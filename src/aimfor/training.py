@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -125,7 +126,7 @@ class Training:
         self.heads, self.recipes, self.data, self.budget = heads, recipes, data, budget
         self.multiclass, self.blind = multiclass, blind
         self.objectives = Objectives(recipes, heads.num_labels, data, multiclass)
-        self.decays = torch.tensor([recipe.decay for recipe in recipes], device=data.rows.device)
+        self.decays = decays_of(recipes, data.rows.device)
         self.optimiser = torch.optim.Adam(heads.parameters(), lr=budget.rate)
         self.batches = Batches(len(data.rows), budget.batch_size, generator)
         self.step, self.fruitless = 0, 0
@@ -255,16 +256,17 @@ def train(
         look_now()
     looks = {math.ceil(budget.steps * part / LOOKS) for part in range(1, LOOKS + 1)}
     heads.train()
-    while training.step < budget.steps and training.fruitless < budget.patience:
-        if supervision.stopping():
-            look_now()
-            break
-        training.advance()
-        supervision.stepped(stage, training.step, budget.steps)
-        if training.step in looks:
-            look_now()
-        if supervision.due():
-            supervision.keep(stage, training.kept())
+    with unwarned():
+        while training.step < budget.steps and training.fruitless < budget.patience:
+            if supervision.stopping():
+                look_now()
+                break
+            training.advance()
+            supervision.stepped(stage, training.step, budget.steps)
+            if training.step in looks:
+                look_now()
+            if supervision.due():
+                supervision.keep(stage, training.kept())
     supervision.keep(stage, training.kept())
     return training.best
 
@@ -323,25 +325,37 @@ def ranked(scores: Tensor, multiclass: bool) -> Tensor:
     return log_odds(scores.flatten(0, 1)).view_as(scores) if multiclass else scores
 
 
+@contextmanager
+def unwarned() -> Iterator[None]:
+    """Without the warning of constraints that cannot be met: the candidates that have one are not chosen."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InfeasibleConstraintWarning)
+        yield
+
+
+def decays_of(recipes: Sequence[Recipe], device: torch.device | str) -> Tensor | None:
+    """`[G]`; None where no recipe has one, so that steps have nothing to do for it."""
+    decays = [recipe.decay for recipe in recipes]
+    return torch.tensor(decays, device=device) if any(decays) else None
+
+
 def step_(
     heads: Heads,
     objectives: Objectives,
     optimiser: torch.optim.Optimizer,
-    decays: Tensor,
+    decays: Tensor | None,
     batch: tuple[Any, Tensor, Tensor | None],
 ) -> None:
     """One step of all heads on a batch."""
     features, labels, weights = batch
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InfeasibleConstraintWarning)  # the candidates that have it are not chosen
-        loss = objectives(heads(features), labels, weights)
+    loss = objectives(heads(features), labels, weights)
     linear = heads if isinstance(heads, Layers) and heads.linear else None
-    if linear is not None:  # part of the problem, whose one minimum the exact solvers find too
+    if decays is not None and linear is not None:  # part of the problem, whose one minimum the exact solvers find too
         loss = loss + 0.5 * (decays * linear.squares()).sum()
     optimiser.zero_grad()
     loss.backward()
     optimiser.step()
-    if linear is None:  # apart from Adam, which would divide a penalty by the size of the gradients
+    if decays is not None and linear is None:  # apart from Adam, which would divide a penalty by the gradients' size
         heads.shrink_(1 - optimiser.param_groups[0]["lr"] * decays)
 
 
@@ -356,8 +370,9 @@ def train_one(
 ) -> None:
     """One pass over the rows with a single head whose loss and optimiser go on from call to call."""
     order = np.random.default_rng(seed).permutation(len(data.rows))
-    decays = torch.tensor([recipe.decay], device=data.rows.device)
+    decays = decays_of([recipe], data.rows.device)
     heads.train()
-    # Batches of nearly one size: a last one of a single row has no spread, which BatchNorm needs.
-    for part in np.array_split(order, math.ceil(len(order) / batch_size)):
-        step_(heads, objectives, optimiser, decays, data.take(part))
+    with unwarned():
+        # Batches of nearly one size: a last one of a single row has no spread, which BatchNorm needs.
+        for part in np.array_split(order, math.ceil(len(order) / batch_size)):
+            step_(heads, objectives, optimiser, decays, data.take(part))
