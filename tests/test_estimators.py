@@ -359,6 +359,39 @@ def test_confidence_needs_rows_that_were_not_trained_on():
         aimfor.Classifier("recall@precision>=0.7", confidence=0.9, **QUICK).partial_fit(X, y)
 
 
+@pytest.mark.parametrize("rows", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("options", [{}, {"model": "mlp", "hidden_layer_sizes": (8,)}])
+def test_a_feature_that_never_varied_has_no_weight(rows, options):
+    X, y = make_classification(200, 4, random_state=0)
+    seen, later = np.c_[X, np.zeros(200)], np.c_[X, np.full(200, 100.0)]
+    model = aimfor.Classifier("aucpr", surrogate="hinge", **QUICK, **options).fit(rows(seen), y)
+    np.testing.assert_array_equal(model.decision_function(rows(later)), model.decision_function(rows(seen)))
+    if not options:
+        assert model.coef_[0, -1] == 0
+
+
+@pytest.mark.parametrize("calibrate", [False, True])
+def test_rows_of_one_class_leave_the_threshold_of_the_last_call(calibrate):
+    X, y = make_classification(300, 5, weights=[0.7], random_state=0)
+    model = aimfor.Classifier("f1", surrogate="hinge", calibrate=calibrate, **QUICK).partial_fit(X, y)
+    point, curves = model.operating_point_, vars(model).get("calibration_")
+    model.partial_fit(X[y == 0], y[y == 0])
+    assert model.operating_point_ is point
+    assert model.threshold_ == point.threshold
+    assert vars(model).get("calibration_") == curves
+    model.partial_fit(X, y)
+    assert model.operating_point_ is not point
+
+
+def test_a_class_that_does_not_come_again_keeps_its_threshold():
+    X, y = make_classification(300, 6, n_informative=4, n_classes=3, random_state=0)
+    model = aimfor.Classifier("f1", surrogate="hinge", **QUICK).partial_fit(X, y)
+    before = model.operating_point_
+    model.partial_fit(X[y < 2], y[y < 2])
+    assert model.operating_point_[2] is before[2]
+    assert model.operating_point_[0] is not before[0]
+
+
 def test_partial_fit_goes_on_from_fit():
     X, y = imbalanced()
     model = aimfor.Classifier("aucpr", **QUICK).partial_fit(X, y).fit(X, y)

@@ -90,3 +90,11 @@ def test_without_any_positive_there_is_no_score(several, labels):
     for score in (lambda: SCORE(model, X, 0 * Y), lambda: model.score(X, 0 * Y)):
         with pytest.raises(UndefinedMetricError, match=r"^y_true must hold "):
             score()
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_classes_of_our_own_estimator(three, wrapped):
+    X, y = three
+    model = aimfor.Classifier("aucpr", surrogate="hinge", steps=40, random_state=0)
+    model = (make_pipeline(StandardScaler(), model) if wrapped else model).fit(X, y)
+    assert SCORE(model, X, y) == pytest.approx(model.score(X, y))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from aimfor.engines import Engine as Engine
     from aimfor.engines import engine as engine
     from aimfor.estimators import Classifier as Classifier
+    from aimfor.intake import PositiveClassWarning as PositiveClassWarning
     from aimfor.losses import InfeasibleConstraintWarning as InfeasibleConstraintWarning
     from aimfor.losses import Loss as Loss
     from aimfor.losses import VacuousRangeWarning as VacuousRangeWarning
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from aimfor.odds import log_odds as log_odds
     from aimfor.operating_points import operating_point as operating_point
     from aimfor.pairwise import pairwise_auc_loss as pairwise_auc_loss
+    from aimfor.parts import NoValidationWarning as NoValidationWarning
     from aimfor.points import OperatingPoint as OperatingPoint
     from aimfor.program.model_files import load as load
     from aimfor.scorers import scorer as scorer
@@ -58,7 +60,13 @@ _MODULES = {
 }
 _WHERE = {name: module for module, names in _MODULES.items() for name in names}
 # They need the extra `sklearn`, which the rest does without; hence not in __all__, which a star imports.
-_WITH_SCIKIT_LEARN = {"Classifier": "estimators", "load": "program.model_files", "scorer": "scorers"}
+_WITH_SCIKIT_LEARN = {
+    "Classifier": "estimators",
+    "NoValidationWarning": "parts",
+    "PositiveClassWarning": "intake",
+    "load": "program.model_files",
+    "scorer": "scorers",
+}
 
 __all__ = sorted([*_WHERE, "metrics"])  # pyright: ignore[reportUnsupportedDunderAll]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -70,6 +70,19 @@ def marked(
         not labels[:, label].any() and (not earlier or never_positive(earlier[label])) for label in range(len(points))
     ]
     return tuple(replace(one, reason=NEVER_POSITIVE) if none else one for one, none in zip(points, never, strict=True))
+
+
+def staying(rows: Sequence[Scored], earlier: Sequence[OperatingPoint]) -> list[bool]:
+    """For each label, whether its earlier threshold stays: there is one, and these rows lack a class of the label."""
+    return [
+        bool(earlier) and earlier[label].threshold is not None and len(np.unique(one.labels[:, label])) < 2
+        for label, one in enumerate(rows)
+    ]
+
+
+def kept(stays: Sequence[bool], earlier: Sequence[Any], found: Sequence[Any]) -> tuple[Any, ...]:
+    """What was found for each label, or what it had earlier where that stays."""
+    return tuple(earlier[label] if stays[label] else one for label, one in enumerate(found))
 
 
 def curves_of(kind: bool | str, rows: Sequence[Scored]) -> list[Curve]:

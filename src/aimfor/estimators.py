@@ -18,10 +18,10 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from aimfor import checks
 from aimfor.aim_parser import aim as parse_aim
-from aimfor.aims import Aim
+from aimfor.aims import Aim, AreaAim
 from aimfor.candidates import Contest, compete, one_hot
-from aimfor.decisions import Scored, against, chances, curves_of, decided, marked, points_of
-from aimfor.heads import Heads, Layers, Modules, Rows, Scaling, module_maker, one_thread, seeded
+from aimfor.decisions import Scored, against, chances, curves_of, decided, kept, marked, points_of, staying
+from aimfor.heads import OF_CONSTANTS, Heads, Layers, Modules, Rows, Scaling, module_maker, one_thread, seeded
 from aimfor.intake import Intake
 from aimfor.losses import InfeasibleConstraintWarning
 from aimfor.objectives import Data, Objectives, Recipe
@@ -194,8 +194,9 @@ class Classifier(Intake):
     ) -> Classifier:
         """One pass over these rows with a single recipe ("auto" means the hinge), going on from the last call or `fit`.
 
-        Features are scaled as in the first call, and the rate does not fall. The operating point is chosen on the rows
-        of the last call, after training on them, so it has no confidence.
+        Features are scaled as in the first call, and the rate does not fall. The operating point, also that of an
+        earlier `fit`, gives way to one chosen on the rows of the last call, after training on them, so it has no
+        confidence; where a label lacks a class in these rows, its last point stays.
 
         Args:
             X: as in `fit`.
@@ -231,7 +232,8 @@ class Classifier(Intake):
         with seeded(seed, not isinstance(self.model, str)):
             train_one(self.model_.float(), *self.running_, self._data(part), self._budget().batch_size, seed)
         self.history_ = [*self.history_, {"name": self.running_[0].name, "rows": len(labels)}]
-        self._decide(aim, part, part, self.operating_point_ if self.targets_.several and not first else ())
+        earlier = () if first else (self.operating_point_,) if self.targets_.one_label else self.operating_point_
+        self._decide(aim, part, part, earlier)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Raw scores minus the operating threshold, so that 0 is the decision; raw scores where there is no threshold.
@@ -356,17 +358,20 @@ class Classifier(Intake):
         X, labels, weights = fitted.taken()
         checks.rule(self.targets_.one_label, "y", f"must have one label for solver {self.solver!r}", len(self.classes_))
         if self.solver == "lp":
-            checks.choice("surrogate", self.surrogate, ("auto", "hinge"))
+            checks.choice("surrogate for solver 'lp'", self.surrogate, ("auto", "hinge"))
             solution = solve_by_lp(X, labels[:, 0], weights, aim)
         else:
-            checks.choice("surrogate", self.surrogate, ("auto", "hinge", "log"))
+            checks.choice("surrogate for solver 'search'", self.surrogate, ("auto", "hinge", "log"))
             surrogate = "hinge" if self.surrogate == "auto" else self.surrogate
             decay = 1e-4 if self.weight_decay == "auto" else float(self.weight_decay)
             solution = solve_by_search(X, labels[:, 0], weights, aim, surrogate=surrogate, decay=decay)
         if not solution.feasible:
+            area = isinstance(aim, AreaAim)
+            what = "the relaxed constraints at all anchors" if area else "the relaxed constraint"
+            ways = "a range that asks for less" if area else "an area such as aucpr, a milder target"
             warnings.warn(
-                f"no linear model meets the relaxed constraint of {str(aim)!r}, the least violation is "
-                f'{solution.violation:.3g}; try solver="sgd", an area such as aucpr, a milder target',
+                f"no linear model meets {what} of {str(aim)!r}, the least violation is {solution.violation:.3g}; try "
+                f'solver="sgd", {ways}',
                 InfeasibleConstraintWarning,
                 stacklevel=checks.callers_level(),
             )
@@ -387,7 +392,7 @@ class Classifier(Intake):
             whole: all rows.
             earlier: the operating points so far, where training went on.
         """
-        vars(self).pop("calibration_", None)  # of an earlier fit
+        curves_before = vars(self).pop("calibration_", [])  # of an earlier fit
         rows = [self._scored(held_out, held_out.source)] * self.targets_.num_outputs
         if self.targets_.several and self.confidence is None:
             rare = (held_out.labels.min(0) == held_out.labels.max(0)) & (whole.labels.min(0) < whole.labels.max(0))
@@ -397,11 +402,14 @@ class Classifier(Intake):
         points = points_of(aim, rows, self.confidence)
         if self.targets_.several:
             points = marked(points, whole.labels, earlier)
+        stays = staying(rows, earlier)
+        points = kept(stays, earlier, points)
         self.operating_point_ = points[0] if self.targets_.one_label else points
         found = [math.nan if point.threshold is None else point.threshold for point in points]
         self.threshold_ = points[0].threshold if self.targets_.one_label else np.array(found)
         if self.calibrate:
-            self.calibration_ = curves_of(self.calibrate, rows)
+            stays = [one and bool(curves_before) for one in stays]
+            self.calibration_ = list(kept(stays, curves_before, curves_of(self.calibrate, rows)))
 
     def _scored(self, part: Part, source: str) -> Scored:
         labels = one_hot(part.labels, len(self.classes_)) if self.targets_.multiclass else part.labels
@@ -422,7 +430,7 @@ class Classifier(Intake):
         tensors = self.model_.head(0)
         weight, offset = (tensors[name].double().cpu().numpy() for name in ("weights.0", "offsets.0"))
         mean, scale = self.scaling_
-        coefficients = (weight / scale[:, None]).T
+        coefficients = np.where(scale < OF_CONSTANTS, (weight / scale[:, None]).T, 0.0)
         return coefficients, offset if mean is None else offset - coefficients @ mean
 
 

@@ -2,8 +2,8 @@
 
 Negatives are counted on a copy of the scores in which positives and absent entries stand so far on the right side of
 every threshold that nothing is felt of them. Positives are gathered and counted apart, so that sparse labels cost
-nothing extra and the dense target is read once. Nothing is found by subtracting the larger side from the whole: that
-would lose the digits of rare classes.
+nothing extra and the dense target is read once. Nothing is found by subtracting one side from the whole: that would
+lose the digits of rare classes.
 """
 
 import math
@@ -121,12 +121,12 @@ def count(
     thresholds, cost = thresholds.to(squares), negative_cost.to(squares)
     sharpness = None if sharpness is None else sharpness.to(squares)
     middle = thresholds.mean(0)
-    blocks, mostly = _blocks(batch), _mostly_negatives(batch)
+    blocks = _blocks(batch)
     negatives = squares.new_empty(len({rows.start for rows, _ in blocks}), *shape)
     for number, ((rows, labels), room) in enumerate(
         _places(batch, blocks, len(thresholds), CURVES[surrogate.name].rooms)
     ):
-        piece = Piece(gradient[rows, labels], _weights(batch, rows, labels)[0], *room, mostly)
+        piece = Piece(gradient[rows, labels], _weights(batch, rows, labels)[0], *room)
         sharp = None if sharpness is None else sharpness[labels]
         sums = negatives[number % len(negatives), :, :, labels]
         _count_negatives(piece, thresholds[:, labels], middle[labels], cost[:, labels], surrogate, sharp, sums)
@@ -153,13 +153,6 @@ def _negative_weight(batch: Listed) -> Tensor:
         negatives.view(-1).index_fill_(0, ones - some.start * labels, 0.0)
         total += negatives.sum(0, dtype=total.dtype)
     return total
-
-
-def _mostly_negatives(batch: Listed) -> bool:
-    """Whether at least half the entries of every label are negatives, all of weight 1."""
-    if batch.weights is not None or batch.mask is not None:
-        return False
-    return 2 * int(batch.columns.bincount(minlength=1).max()) <= len(batch.scores)
 
 
 def _negatives(batch: Listed, mean: Tensor) -> tuple[Tensor, Tensor]:
@@ -252,9 +245,7 @@ def _count_negatives(
             torch.mul(slope, some_cost, out=gradient)
         else:
             gradient.addcmul_(slope, some_cost)
-        loss = curve.loss()
-        if loss is not None:
-            torch.sum(loss, 1, out=loss_sum)
+        torch.sum(curve.loss(), 1, out=loss_sum)
     curve.finish_(losses, slopes)
     for unit in units:
         slopes.mul_(unit)

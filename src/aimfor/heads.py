@@ -21,6 +21,9 @@ from torch.nn import functional as F
 
 # Rows that are scored at once.
 CHUNK = 8192
+# What a constant is divided by: nothing is felt of it then, also where it is another number in later rows, for which
+# no training has found a weight.
+OF_CONSTANTS = float(np.finfo(np.float32).max)
 
 
 class Bags(NamedTuple):
@@ -47,7 +50,7 @@ class Scaling(NamedTuple):
 
     @classmethod
     def of(cls, features: Any, index: np.ndarray | None, weights: np.ndarray | None) -> Scaling:
-        """Mean and standard deviation of dense features; the largest size of sparse ones. A constant is left alone.
+        """Mean and standard deviation of dense features; the largest size of sparse ones. A constant becomes 0.
 
         Args:
             features: dense `[n, D]` or SciPy CSR.
@@ -59,7 +62,7 @@ class Scaling(NamedTuple):
             for rows in chunks(features.shape[0] if index is None else len(index)):
                 chosen = abs(features[rows if index is None else index[rows]])
                 np.maximum.at(scale, chosen.indices, chosen.data)
-            return cls(None, np.where(scale > 0, scale, 1.0))
+            return cls(None, np.where(scale > 0, scale, OF_CONSTANTS))
         count = len(features) if index is None else len(index)
 
         def average(of: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
@@ -74,7 +77,7 @@ class Scaling(NamedTuple):
         scale = np.sqrt(average(lambda rows: np.square(rows - mean)))
         # Rounding leaves a constant a spread of some units in the last place.
         flat = scale <= 1e-12 * np.abs(mean)
-        return cls(mean, np.where(flat, 1.0, scale))
+        return cls(mean, np.where(flat, OF_CONSTANTS, scale))
 
 
 class Rows:

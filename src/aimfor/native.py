@@ -402,6 +402,8 @@ def _check_state(shape: torch.Size, num_labels: int, buffers: tuple[Tensor | Non
             or buffer.numel() != size
             or not buffer.is_cpu
             or not buffer.is_contiguous()
+            or buffer.is_neg()
+            or not buffer.data_ptr()
         ):
             raise TypeError(_wrong_form(name, dtype, size, buffer))
 

@@ -26,14 +26,12 @@ class Piece(NamedTuple):
         weights: of the same shape or `[rows, 1]`; None for 1.
         scores: room for the scores as the curve takes them.
         room: what else the pass works in, `[.., anchors, rows, labels]`, for so many anchors at once.
-        mostly: whether at least half the entries of every label of the batch are negatives, all of weight 1.
     """
 
     entries: Tensor
     weights: Tensor | None
     scores: Tensor
     room: Tensor
-    mostly: bool
 
 
 class Curve:
@@ -41,14 +39,14 @@ class Curve:
 
     For one step, that is an anchor or all of them together, after the other `slope` is asked for the slope, in units
     of `unit`, and then `loss`, when that has been weighted and may be written over, for what `finish_` makes the loss
-    of when it has been summed over rows; None where `slope` has summed it already.
+    of when it has been summed over rows.
     """
 
     rooms: int = 1  # how many tensors it works in beside the scores
     unit: float | Tensor | None = None  # None for 1
 
     def __init__(self, piece: Piece, thresholds: Tensor):
-        _, self.weights, self.scores, self.room, _ = piece
+        _, self.weights, self.scores, self.room = piece
         self.terms, self.thresholds = self.room[0], thresholds
 
     def steps(self, parts: Tensor) -> Sequence[Tensor]:
@@ -58,7 +56,7 @@ class Curve:
     def slope(self, step: int) -> Tensor:
         raise NotImplementedError
 
-    def loss(self) -> Tensor | None:
+    def loss(self) -> Tensor:
         raise NotImplementedError
 
     def finish_(self, losses: Tensor, slopes: Tensor) -> None:
@@ -76,32 +74,20 @@ class Curve:
 
 
 class Hinge(Curve):
-    """max(0, 1 + z): of the scores above threshold - 1, their sum and that of their thresholds. Where most entries
-    are negatives, whose digits it leaves, the sum of the larger of both less that of all thresholds: scores are read
-    once an anchor."""
+    """max(0, 1 + z): of the scores above threshold - 1, their sum and that of their thresholds."""
 
     def __init__(self, piece: Piece, thresholds: Tensor):
         super().__init__(piece, thresholds - 1)
         self.starts = self.steps(self.thresholds)
-        self.larger = torch.empty_like(thresholds) if piece.mostly else None
-        self.totals = None if self.larger is None else self.steps(self.larger)
 
     def slope(self, step: int) -> Tensor:
-        scores = self.scores
-        if self.totals is not None:
-            scores = torch.maximum(scores, self.starts[step], out=self.terms)
-            torch.sum(scores, 1, keepdim=True, out=self.totals[step])
-        return torch.gt(scores, self.starts[step], out=self.terms)
+        return torch.gt(self.scores, self.starts[step], out=self.terms)
 
-    def loss(self) -> Tensor | None:
-        return self.terms.mul_(self.scores) if self.totals is None else None
+    def loss(self) -> Tensor:
+        return self.terms.mul_(self.scores)
 
     def finish_(self, losses: Tensor, slopes: Tensor) -> None:
-        if self.larger is None:
-            losses.addcmul_(slopes, self.thresholds, value=-1.0)
-        else:
-            torch.sub(self.larger, self.thresholds, alpha=len(self.scores), out=losses)
-            losses.mul_(slopes.clamp(max=1.0))  # no rounding where no score is above
+        losses.addcmul_(slopes, self.thresholds, value=-1.0)
 
 
 class SmoothHinge(Curve):

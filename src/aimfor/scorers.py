@@ -9,6 +9,7 @@ import torch
 from scipy import sparse
 from scipy.special import softmax
 from sklearn.metrics import make_scorer
+from sklearn.pipeline import Pipeline
 
 from aimfor import checks
 from aimfor.aim_parser import aim as parse_aim
@@ -105,8 +106,8 @@ def _scores(estimator: Any, X: Any) -> np.ndarray:
 
 def _last(estimator: Any) -> Any:
     """The classifier that a pipeline or a search ends in."""
-    while hasattr(estimator, "best_estimator_") or hasattr(estimator, "steps"):
-        estimator = estimator.best_estimator_ if hasattr(estimator, "best_estimator_") else estimator.steps[-1][1]
+    while hasattr(estimator, "best_estimator_") or isinstance(estimator, Pipeline):
+        estimator = estimator[-1] if isinstance(estimator, Pipeline) else estimator.best_estimator_
     return estimator
 
 

@@ -68,5 +68,5 @@ def targets_of(y: np.ndarray, classes: np.ndarray) -> Targets:
         raise ValueError(f"Unknown label type: y must hold classes [n] or 0/1 [n, L], got {kind}")
     known = np.unique(classes)
     if len(known) < 2:
-        raise ValueError(f"Classifier needs rows of at least 2 classes, got one class only: {known[0]!r}")
+        raise ValueError(f"Classifier needs rows of at least 2 classes, got one class only: {known[:1].tolist()[0]!r}")
     return Targets(known, one_label=len(known) == 2, multiclass=len(known) > 2)
