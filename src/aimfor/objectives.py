@@ -135,6 +135,7 @@ class Objectives:
             aim, surrogate, constraint = kind
             options: dict[str, Any] = {"surrogate": surrogate, "constraint": constraint, "warmup": WARMUP}
             loss = Loss(repeated(aim, len(heads)), num_labels=len(heads) * num_labels, **options)
+            loss.state.warned = True  # of constraints that cannot be met: candidates that have one are not chosen
             self.groups.append((loss.to(data.rows.device), heads))
 
     def __call__(self, scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +13,6 @@ from torch import Tensor
 
 from aimfor.aims import Aim
 from aimfor.heads import Batches, Heads, Layers, Rows
-from aimfor.losses import InfeasibleConstraintWarning
 from aimfor.metrics import UndefinedMetricError, UndefinedMetricWarning
 from aimfor.objectives import Data, Objectives, Recipe
 from aimfor.odds import log_odds
@@ -256,17 +254,16 @@ def train(
         look_now()
     looks = {math.ceil(budget.steps * part / LOOKS) for part in range(1, LOOKS + 1)}
     heads.train()
-    with unwarned():
-        while training.step < budget.steps and training.fruitless < budget.patience:
-            if supervision.stopping():
-                look_now()
-                break
-            training.advance()
-            supervision.stepped(stage, training.step, budget.steps)
-            if training.step in looks:
-                look_now()
-            if supervision.due():
-                supervision.keep(stage, training.kept())
+    while training.step < budget.steps and training.fruitless < budget.patience:
+        if supervision.stopping():
+            look_now()
+            break
+        training.advance()
+        supervision.stepped(stage, training.step, budget.steps)
+        if training.step in looks:
+            look_now()
+        if supervision.due():
+            supervision.keep(stage, training.kept())
     supervision.keep(stage, training.kept())
     return training.best
 
@@ -325,14 +322,6 @@ def ranked(scores: Tensor, multiclass: bool) -> Tensor:
     return log_odds(scores.flatten(0, 1)).view_as(scores) if multiclass else scores
 
 
-@contextmanager
-def unwarned() -> Iterator[None]:
-    """Without the warning of constraints that cannot be met: the candidates that have one are not chosen."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InfeasibleConstraintWarning)
-        yield
-
-
 def decays_of(recipes: Sequence[Recipe], device: torch.device | str) -> Tensor | None:
     """`[G]`; None where no recipe has one, so that steps have nothing to do for it."""
     decays = [recipe.decay for recipe in recipes]
@@ -372,7 +361,6 @@ def train_one(
     order = np.random.default_rng(seed).permutation(len(data.rows))
     decays = decays_of([recipe], data.rows.device)
     heads.train()
-    with unwarned():
-        # Batches of nearly one size: a last one of a single row has no spread, which BatchNorm needs.
-        for part in np.array_split(order, math.ceil(len(order) / batch_size)):
-            step_(heads, objectives, optimiser, decays, data.take(part))
+    # Batches of nearly one size: a last one of a single row has no spread, which BatchNorm needs.
+    for part in np.array_split(order, math.ceil(len(order) / batch_size)):
+        step_(heads, objectives, optimiser, decays, data.take(part))
