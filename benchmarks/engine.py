@@ -8,8 +8,8 @@ Reference is eager `binary_cross_entropy_with_logits`, forward and backward, on 
 `loss(scores, labels)` and backward: checks, state and all. What is compared takes turns in one process, in a new order
 every turn, so that a slow minute of the machine is slow for all and nobody always comes after the same other. The
 ratio is that of medians, the spread the quartiles of the ratios turn by turn. Every group of rows has processes of its
-own, and the medians of three of them are shown (of one for the slow rows that are there for scale, of seven for two
-threads): where the memory of one happens to lie, and what others leave of it, moves a ratio by a fifth.
+own, and the medians of three of them are shown (of one for the slow rows that are there for scale): where the memory of
+one happens to lie, and what others leave of it, moves a ratio by a fifth.
 
 Times are taken with an allocator (glibc's) that keeps what is freed, as far as it can: by default it gives the memory
 of a step back or not, as chance will have it, and to get it again takes log-loss as long as its arithmetic. Memory is
@@ -46,9 +46,6 @@ from remade import Remade
 TOLERANCE = 1.6
 SHARE = 0.01  # of positives
 TURNS, PROCESSES = 10, 3
-# Of groups that take other numbers of them: slow rows that are there for scale, and rows that need both cores free,
-# which on a shared machine they are not always.
-PROCESSES_OF = {"for scale": 1, "two threads": 7}
 SURROGATES = ("hinge", "log", "smooth_hinge", "ramp", "sigmoid")
 ENGINES = ["native", "fused"] if aimfor.engine().name == "native" else ["fused"]
 GIVES_BACK = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
@@ -397,13 +394,14 @@ def main() -> None:
 
 GROUPS: dict[str, Callable[..., list[Row]]] = {
     **{engine: partial(times, engine, rows=ROWS, labels=LABELS) for engine in ENGINES},
-    "for scale": lambda turns: for_scale(turns // 6, ROWS, LABELS),
+    "for scale": lambda turns: for_scale(turns // 5, ROWS, LABELS),
     "sparse": lambda turns: sparse_times(turns, ROWS, LABELS),
     "widest": lambda turns: widest(turns, ROWS, LABELS),
     "small": lambda turns: small(50 * turns),
     "whole step": lambda turns: whole_step(turns, ROWS, LABELS),
     "growth": lambda turns: growth(turns // 2, ROWS, LABELS, (1000, 5000, 20_000, 100_000, 200_000)),
-    "two threads": lambda turns: two_threads(turns, ROWS, LABELS),
+    # More turns: both cores must be free, which on a shared machine they are not always.
+    "two threads": lambda turns: two_threads(3 * turns, ROWS, LABELS),
 }
 
 
@@ -430,7 +428,7 @@ def everything(turns: int) -> list[Row]:
     )
     rows = memory(ROWS, LABELS)
     for group in GROUPS:
-        rows += apart(group, turns, PROCESSES_OF.get(group, PROCESSES))
+        rows += apart(group, turns, 1 if group == "for scale" else PROCESSES)
         print(f"{len(rows)} rows", flush=True)
     return rows
 
