@@ -652,3 +652,20 @@ def test_a_library_of_other_sources_is_not_used(monkeypatch, tmp_path):
         assert aimfor.engine().name == "fused"
     finally:
         native._chosen.cache_clear()
+
+
+@pytest.mark.parametrize("engine", [NATIVE])
+def test_a_state_that_is_not_in_memory_is_refused(engine, monkeypatch):
+    monkeypatch.setenv(engines.SETTING, engine)
+    loss, scores, labels = aimfor.Loss("aucpr", num_labels=2), torch.randn(8, 2), torch.tensor([[0, 1], [1, 0]] * 4)
+    loss(scores, labels)
+    saved = dict(loss.state_dict())
+    saved["state.thresholds"] = torch._neg_view(-saved["state.thresholds"])
+    loss.load_state_dict(saved, assign=True)
+    with pytest.raises(TypeError, match=r"state\.thresholds must have its numbers in memory, got a negated view"):
+        loss(scores, labels)
+    loss.state.thresholds = loss.state.thresholds.resolve_neg()
+    loss(scores, labels)
+    loss.state.thresholds.untyped_storage().resize_(0)
+    with pytest.raises(TypeError, match=r"state\.thresholds must have its numbers in memory, got none there"):
+        loss(scores, labels)

@@ -423,6 +423,10 @@ def _wrong_form(name: str, dtype: torch.dtype, size: int, buffer: Tensor | None)
     """The sentence on a buffer that the library cannot use."""
     if buffer is None:
         return f"state.{name} must be a tensor, got None"
+    if buffer.is_cpu and (buffer.is_neg() or not buffer.data_ptr()):
+        return (
+            f"state.{name} must have its numbers in memory, got {'a negated view' if buffer.is_neg() else 'none there'}"
+        )
     if buffer.dtype is dtype and buffer.is_cpu and buffer.is_contiguous():
         return f"state.{name} must have {size} entries, got {buffer.numel()}"
     got = str(buffer.dtype) if buffer.dtype is not dtype else f"strides {buffer.stride()} on {buffer.device}"
