@@ -16,7 +16,7 @@ from torch import Tensor
 
 from aimfor.batches import Batch, valid_ones, valid_positions, valid_scores, valid_weights
 from aimfor.bounds import Counts, Sums
-from aimfor.pieces import CURVES, Piece, steps_of, weighted
+from aimfor.pieces import CURVES, Piece, weighted
 from aimfor.surrogates import Surrogate
 
 # Entries of a piece: on a CPU the few tensors of its size stay in cache, and calls still cost less than what they do;
@@ -219,10 +219,9 @@ def _count_negatives(
 ) -> None:
     """Write loss, slope and, where the sums have room for them, errors of the negatives of a piece to the sums, `[2 or
     3, K, labels]`, and their gradient over their scores."""
-    together = piece.room.shape[1]
     for errors in sums[2:]:
-        for some, total in zip(*(steps_of(part, together) for part in (thresholds.unsqueeze(1), errors)), strict=True):
-            torch.sum(weighted(torch.ge(piece.entries, some, out=piece.room[0]), piece.weights), 1, out=total)
+        for some, total in zip(piece.steps(thresholds), piece.sums(errors), strict=True):
+            torch.sum(weighted(torch.ge(piece.entries, some, out=piece.room[0]), piece.weights), -2, out=total)
     # Scores and thresholds from the middle of the thresholds: what is found as a difference keeps its digits there.
     thresholds = thresholds - middle
     torch.sub(piece.entries, middle, out=piece.scores)
@@ -234,18 +233,18 @@ def _count_negatives(
     for unit in units:
         cost = cost * unit
     losses, slopes, *_ = sums
-    gradient = piece.entries.unsqueeze(0)
-    parts = (steps_of(part, together) for part in (losses, slopes, cost.unsqueeze(1)))
+    gradient = piece.entries
+    parts = piece.sums(losses), piece.sums(slopes), piece.steps(cost)
     for step, (loss_sum, slope_sum, some_cost) in enumerate(zip(*parts, strict=True)):
         slope = weighted(curve.slope(step), piece.weights)
-        torch.sum(slope, 1, out=slope_sum)
-        if together > 1:
-            torch.sum(slope * some_cost, 0, keepdim=True, out=gradient)
+        torch.sum(slope, -2, out=slope_sum)
+        if slope.ndim == 3:
+            torch.sum(slope * some_cost, 0, out=gradient)
         elif step == 0:
             torch.mul(slope, some_cost, out=gradient)
         else:
             gradient.addcmul_(slope, some_cost)
-        torch.sum(curve.loss(), 1, out=loss_sum)
+        torch.sum(curve.loss(), -2, out=loss_sum)
     curve.finish_(losses, slopes)
     for unit in units:
         slopes.mul_(unit)
@@ -261,7 +260,10 @@ def _places(
     together = anchors if anchors * size <= _size(batch) else 1
     memory = batch.scores.new_empty(1 + rooms * together, size, dtype=_kind(batch))
     views = {shape: memory[:, : math.prod(shape)].view(-1, *shape) for shape in dict.fromkeys(shapes)}
-    places = {shape: (view[0], view[1:].unflatten(0, (rooms, together))) for shape, view in views.items()}
+    places = {
+        shape: (view[0], view[1:] if together == 1 else view[1:].unflatten(0, (rooms, together)))
+        for shape, view in views.items()
+    }
     return ((block, places[shape]) for block, shape in zip(blocks, shapes, strict=True))
 
 

@@ -25,13 +25,22 @@ class Piece(NamedTuple):
         entries: `[rows, labels]`, the scores as they came, far below where there is no negative; then their gradient.
         weights: of the same shape or `[rows, 1]`; None for 1.
         scores: room for the scores as the curve takes them.
-        room: what else the pass works in, `[.., anchors, rows, labels]`, for so many anchors at once.
+        room: what else the pass works in, `[.., rows, labels]` for one anchor after the other, `[.., K, rows, labels]`
+            for all together.
     """
 
     entries: Tensor
     weights: Tensor | None
     scores: Tensor
     room: Tensor
+
+    def steps(self, parts: Tensor) -> Sequence[Tensor]:
+        """What is `[K, labels]` for the anchor of each step, or for all together, to be seen beside the room."""
+        return parts.unbind() if self.room.ndim == 3 else (parts.unsqueeze(1),)
+
+    def sums(self, sums: Tensor) -> Sequence[Tensor]:
+        """Where the sums over rows of each step go in `[K, labels]`."""
+        return sums.unbind() if self.room.ndim == 3 else (sums,)
 
 
 class Curve:
@@ -48,10 +57,6 @@ class Curve:
     def __init__(self, piece: Piece, thresholds: Tensor):
         _, self.weights, self.scores, self.room = piece
         self.terms, self.thresholds = self.room[0], thresholds
-
-    def steps(self, parts: Tensor) -> Sequence[Tensor]:
-        """What is `[K, labels]` step by step, to be seen beside `[anchors, rows, labels]`."""
-        return steps_of(parts.unsqueeze(1), len(self.terms))
 
     def slope(self, step: int) -> Tensor:
         raise NotImplementedError
@@ -78,7 +83,7 @@ class Hinge(Curve):
 
     def __init__(self, piece: Piece, thresholds: Tensor):
         super().__init__(piece, thresholds - 1)
-        self.starts = self.steps(self.thresholds)
+        self.starts = piece.steps(self.thresholds)
 
     def slope(self, step: int) -> Tensor:
         return torch.gt(self.scores, self.starts[step], out=self.terms)
@@ -97,7 +102,7 @@ class SmoothHinge(Curve):
 
     def __init__(self, piece: Piece, thresholds: Tensor):
         super().__init__(piece, thresholds)
-        self.starts = self.steps(thresholds - 1)
+        self.starts = piece.steps(thresholds - 1)
 
     def slope(self, step: int) -> Tensor:
         above = torch.sub(self.scores, self.starts[step], out=self.room[1])
@@ -121,13 +126,14 @@ class Ramp(Curve):
     def __init__(self, piece: Piece, thresholds: Tensor):
         super().__init__(piece, thresholds - 1)
         self.beyond = torch.empty_like(thresholds)
-        self.starts, self.ends, self.totals = map(self.steps, (self.thresholds, thresholds, self.beyond))
+        self.starts, self.ends = map(piece.steps, (self.thresholds, thresholds))
+        self.totals = piece.sums(self.beyond)
 
     def slope(self, step: int) -> Tensor:
         slope = torch.gt(self.scores, self.starts[step], out=self.terms)
         beyond = torch.ge(self.scores, self.ends[step], out=self.room[1])
         slope.sub_(beyond, alpha=1 - LEAK)
-        torch.sum(weighted(beyond, self.weights), 1, keepdim=True, out=self.totals[step])
+        torch.sum(weighted(beyond, self.weights), -2, out=self.totals[step])
         return slope
 
     def loss(self) -> Tensor:
@@ -145,11 +151,12 @@ class Sigmoid(Curve):
     def __init__(self, piece: Piece, thresholds: Tensor):
         super().__init__(piece, thresholds)
         self.bounded, self.beyond = torch.empty_like(thresholds), torch.empty_like(thresholds)
-        factors = self.exponentials(piece.room[2, 0])
-        self.factors, self.one = None if factors is None else self.steps(factors), thresholds.new_ones(())
+        self.powers = self.room[2] if self.room.ndim == 3 else self.room[2, 0]
+        factors = self.exponentials(self.powers)
+        self.factors, self.one = None if factors is None else piece.steps(factors), thresholds.new_ones(())
         self.unit, self.scale = factors, torch.ones_like(thresholds) if factors is None else factors
-        self.ends, self.leaks = self.steps(thresholds), self.steps(LEAK / self.scale)
-        self.totals = self.steps(self.bounded), self.steps(self.beyond)
+        self.ends, self.leaks = piece.steps(thresholds), piece.steps(LEAK / self.scale)
+        self.totals = piece.sums(self.bounded), piece.sums(self.beyond)
 
     def slope(self, step: int) -> Tensor:
         slope, values = self.terms, self.room[1]
@@ -157,13 +164,13 @@ class Sigmoid(Curve):
             torch.sub(self.scores, self.ends[step], out=values).sigmoid_()
             torch.addcmul(values, values, values, value=-1.0, out=slope)
         else:
-            torch.addcmul(self.one, self.room[2, 0], self.factors[step], out=slope)
-            torch.div(self.room[2, 0], slope, out=values)
+            torch.addcmul(self.one, self.powers, self.factors[step], out=slope)
+            torch.div(self.powers, slope, out=values)
             torch.div(values, slope, out=slope)
-        torch.sum(weighted(values, self.weights), 1, keepdim=True, out=self.totals[0][step])
+        torch.sum(weighted(values, self.weights), -2, out=self.totals[0][step])
         beyond = torch.gt(self.scores, self.ends[step], out=values)
         slope.addcmul_(beyond, self.leaks[step])
-        torch.sum(weighted(beyond, self.weights), 1, keepdim=True, out=self.totals[1][step])
+        torch.sum(weighted(beyond, self.weights), -2, out=self.totals[1][step])
         return slope
 
     def loss(self) -> Tensor:
@@ -180,24 +187,25 @@ class Log(Curve):
 
     def __init__(self, piece: Piece, thresholds: Tensor):
         super().__init__(piece, thresholds)
-        self.ends, self.factors, self.one = self.steps(thresholds), None, thresholds.new_ones(())
+        self.ends, self.factors, self.one = piece.steps(thresholds), None, thresholds.new_ones(())
         rows = whole = len(self.scores)
         factors = self.exponentials(self.scores)
         if factors is not None:
-            self.factors, self.unit = self.steps(factors), factors * BITS
+            self.factors, self.unit = piece.steps(factors), factors * BITS
             together = 1 if piece.weights is not None else self._together(factors)
             products, rest = divmod(rows, together)
             rows, whole = products + rest, products * together
-            self.grouped = self.terms[:, :whole].unflatten(1, (together, products))
-        self.logs = thresholds.new_empty(len(self.terms), rows, thresholds.shape[1])
+            self.grouped = self.terms[..., :whole, :].unflatten(-2, (together, products))
+        self.logs = thresholds.new_empty(*self.terms.shape[:-2], rows, thresholds.shape[1])
         # Parts of the factors and of their logs: products of some, and the rest one by one.
-        self.rest = self.terms[:, whole:]
-        self.products, self.rest_logs = self.logs.split([rows - self.rest.shape[1], self.rest.shape[1]], 1)
+        self.rest = self.terms[..., whole:, :]
+        self.products, self.rest_logs = self.logs.split([rows - self.rest.shape[-2], self.rest.shape[-2]], -2)
 
     def _together(self, factors: Tensor) -> int:
         """How many rows share a log: as many as leave the fewest logs and finite products at every threshold."""
         rows = len(self.scores)
-        largest = torch.addcmul(self.one, self.scores, factors.amax(0), out=self.terms[0])
+        room = self.terms if self.terms.ndim == 2 else self.terms[0]
+        largest = torch.addcmul(self.one, self.scores, factors.amax(0), out=room)
         for most in FACTORS:
             together = min(range(1, 1 + most), key=lambda some: sum(divmod(rows, some)))
             grouped = largest[: rows // together * together].unflatten(0, (together, -1))
@@ -213,8 +221,8 @@ class Log(Curve):
             return z.sigmoid_()
         # What 1 + x loses of a small x is below the last digit of the loss of one example at its threshold.
         factors = torch.addcmul(self.one, self.scores, self.factors[step], out=self.terms)
-        torch.prod(self.grouped, 1, out=self.products)
-        if self.rest.shape[1] > 0:
+        torch.prod(self.grouped, -3, out=self.products)
+        if self.rest.shape[-2] > 0:
             self.rest_logs.copy_(self.rest)
         self.logs.log2_()
         return torch.div(self.scores, factors, out=factors)
@@ -230,11 +238,6 @@ CURVES: dict[str, type[Curve]] = {
     "ramp": Ramp,
     "sigmoid": Sigmoid,
 }
-
-
-def steps_of(parts: Tensor, together: int) -> Sequence[Tensor]:
-    """What is `[K, ..]` for the anchors of each step, `[1, ..]`, or for all together."""
-    return parts.unsqueeze(1).unbind() if together == 1 else (parts,)
 
 
 def weighted(terms: Tensor, weights: Tensor | None) -> Tensor:
