@@ -46,7 +46,7 @@ from common import Cells, Setting, train_heads
 from patch_features import DEFAULT_CACHE, load_features
 
 SEEDS = (1, 2, 3)
-STEPS = {"network": 2_000, "features": 30_000}
+STEPS = {"network": 2_000, "features": 100_000}
 GRIDS = {
     "network": [Setting(rate, 0.0) for rate in (1e-4, 3e-4, 1e-3, 3e-3)],
     "features": [Setting(*pair) for pair in product((3e-3, 1e-2, 3e-2), (0.0, 0.03))],

@@ -516,6 +516,15 @@ def test_hinge_of_few_and_of_many_negatives_keeps_its_digits(engine, negatives, 
 
 
 @pytest.mark.parametrize("engine", FAST)
+@pytest.mark.parametrize("labels", [1, 3])
+def test_many_positives_of_nearly_one_score_keep_their_digits(engine, labels, monkeypatch):
+    """Added up one after another in single precision, they would all be rounded the same way."""
+    scores, positive = batch(150_000, labels, share=0.55)
+    scores = torch.where(positive, -2 - 1e-3 * scores.sigmoid(), scores)
+    check(engine, aimfor.Loss("aucpr; num_anchors=5", num_labels=labels), scores, positive, monkeypatch)
+
+
+@pytest.mark.parametrize("engine", FAST)
 @pytest.mark.parametrize("rare", [0, 1])
 @pytest.mark.parametrize("piece", [None, 64])
 def test_a_class_that_weighs_next_to_nothing_takes_part(engine, rare, piece, monkeypatch):

@@ -25,6 +25,8 @@ CPU_PIECE = 7 * 2**15
 OTHER_PIECE = 2**23
 # Positives are counted in larger pieces: what each costs besides grows with the labels, not with what it holds.
 POSITIVE_PIECES = 2
+# From so many positives of a label on, on the mean, their sums are in double precision.
+MANY_POSITIVES = 64
 # Rows of a piece are about so long at least, for the sake of vectors.
 NARROWEST = 64
 # The score of an entry that is not there: below every threshold, and within float32 even when it is made sharp.
@@ -114,7 +116,9 @@ def count(
 ) -> Counts:
     """The pass over a batch that has been through the census; see `bounds.count`."""
     shape = 3 if errors else 2, *thresholds.shape  # loss, slope, error
-    positives = _zeros(batch, *shape)
+    # One positive after another is added: of many to a label, in single precision, the last would be rounded away.
+    many = len(batch.ones) > MANY_POSITIVES * thresholds.shape[1]
+    positives = (_exact_zeros if many else _zeros)(batch, *shape)
     # Positives first, while there is no gradient yet: what they need of memory does not come on top of it.
     ones = _add_positives(batch, thresholds, positive_cost, surrogate, sharpness, positives)
     squares, gradient = _negatives(batch, score_mean)
@@ -131,6 +135,7 @@ def count(
         sums = negatives[number % len(negatives), :, :, labels]
         _count_negatives(piece, thresholds[:, labels], middle[labels], cost[:, labels], surrogate, sharp, sums)
     gradient.view(-1).scatter_(0, batch.ones, ones)
+    positives = positives.to(gradient)
     total = negatives.sum(0) if len(negatives) > 1 else negatives[0]
     total[1].neg_()  # slopes in the margin, which falls as the score rises
     found = zip(positives, total, strict=True)
@@ -187,15 +192,17 @@ def _add_positives(
 def _add_some_positives(
     batch: Listed, thresholds: Tensor, cost: Tensor, surrogate: Surrogate, sharpness: Tensor | None, sums: Tensor
 ) -> Tensor:
+    kind = _kind(batch)
+
     def of_ones(tensor: Tensor) -> Tensor:
-        return tensor.index_select(-1, batch.columns).to(sums.dtype)
+        return tensor.index_select(-1, batch.columns).to(kind)
 
     margin = of_ones(thresholds)  # [K, P]
     torch.sub(_at(batch.scores, batch.ones), margin, out=margin)
     weights = None if batch.weights is None else _at(batch.weights.expand_as(batch.scores), batch.ones)
 
     def add(total: Tensor, terms: Tensor) -> Tensor:
-        total.index_add_(1, batch.columns, weighted(terms, weights))
+        total.index_add_(1, batch.columns, weighted(terms, weights).to(total.dtype))
         return terms
 
     for errors in sums[2:]:
