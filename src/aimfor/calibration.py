@@ -62,8 +62,10 @@ def calibration(kind: bool | str, scores: np.ndarray, labels: np.ndarray, weight
     if kind == "isotonic" or (kind is True and len(labels) >= ISOTONIC_ROWS):
         rising = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, labels, weights)
         return Isotonic(rising.X_thresholds_.astype(np.float64), rising.y_thresholds_.astype(np.float64))
-    # In units of their spread, so that scores of any size are shrunk alike; the shrinking keeps separable rows finite.
+    # In units of their spread, so that scores of any size are shrunk alike, and so are weights; the shrinking keeps
+    # separable rows finite.
     middle, spread = scores.mean(), scores.std() or 1.0
+    weights = None if weights is None else weights / weights.mean()
     model = LogisticRegression().fit((scores[:, None] - middle) / spread, labels, weights)
     slope = float(model.coef_[0, 0] / spread)
     return Logistic(slope, float(model.intercept_[0]) - slope * float(middle))

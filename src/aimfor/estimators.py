@@ -76,7 +76,8 @@ class Classifier(Intake):
         operating_point_: `OperatingPoint`, or a tuple with one per label or class.
         threshold_: its threshold on the raw score, None where none qualifies; an array (nan for None) for many.
         history_: one dict per candidate: name, value of the exact metric on the validation rows, merit by which it was
-            compared, step, whether it was chosen.
+            compared, step, whether it was chosen. Of an exact solver: name, objective, violation, feasible, chosen; of
+            `partial_fit` one more per call: name, rows.
         n_features_in_, feature_names_in_: of the rows given to `fit`.
 
     Example:
@@ -184,7 +185,8 @@ class Classifier(Intake):
             contest = None
             self._solve(aim, fitted)
         self._decide(aim, held_out, whole)
-        vars(self).pop("running_", None)  # what partial_fit was about was another model
+        for name in ("running_", "seen_"):  # what partial_fit was about was another model
+            vars(self).pop(name, None)
         return contest
 
     @available_if(lambda self: self.solver == "sgd")
@@ -194,7 +196,8 @@ class Classifier(Intake):
     ) -> Classifier:
         """One pass over these rows with a single recipe ("auto" means the hinge), going on from the last call or `fit`.
 
-        Features are scaled as in the first call, and the rate does not fall. The operating point, also that of an
+        Features are scaled as in the first call, those without a spread there not at all, and the rate does not fall.
+        Weights count beside those of all calls so far. The operating point, also that of an
         earlier `fit`, gives way to one chosen on the rows of the last call, after training on them, so it has no
         confidence; where a label lacks a class in these rows, its last point stays.
 
@@ -217,20 +220,25 @@ class Classifier(Intake):
         first = not hasattr(self, "model_")
         X, labels, weights = self._check_rows(X, y, sample_weight, classes=classes, first=first)
         part = Part(X, labels, weights, source="the rows of the last partial_fit, trained on")
+        weight_before, rows_before = vars(self).get("seen_", (0.0, 0))
+        weight_here = float(len(labels) if weights is None else weights.sum())
+        self.seen_ = weight_before + weight_here, rows_before + len(labels)
         self._check_confidence(part, trained_on=True)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         if first:
-            self.scaling_ = Scaling.of(X, None, weights)
+            self.scaling_ = Scaling.of(X, None, weights).before_more_rows()
             self.model_ = self._make_heads(1, seed)
             self.history_ = []
         recipe = self._single_recipe(aim) or Recipe(aim, "hinge", decay=self._decays(self.targets_.num_outputs)[0])
+        data, budget = self._data(part, self.seen_[0] / self.seen_[1]), self._budget()
         if not hasattr(self, "running_") or self.running_[0] != recipe:  # another aim starts its multipliers anew
             self.model_ = self.model_.float()
-            objectives = Objectives([recipe], self.model_.num_labels, self._data(part), self.targets_.multiclass)
-            optimiser = torch.optim.Adam(self.model_.parameters(), lr=self._budget().rate)
-            self.running_ = recipe, objectives, optimiser
+            objectives = Objectives([recipe], self.model_.num_labels, data, self.targets_.multiclass)
+            self.running_ = recipe, objectives, torch.optim.Adam(self.model_.parameters(), lr=budget.rate)
+        for group in self.running_[2].param_groups:
+            group["lr"] = budget.rate
         with seeded(seed, not isinstance(self.model, str)):
-            train_one(self.model_.float(), *self.running_, self._data(part), self._budget().batch_size, seed)
+            train_one(self.model_.float(), *self.running_, data, budget.batch_size, seed)
         self.history_ = [*self.history_, {"name": self.running_[0].name, "rows": len(labels)}]
         earlier = () if first else (self.operating_point_,) if self.targets_.one_label else self.operating_point_
         self._decide(aim, part, part, earlier)
@@ -328,12 +336,19 @@ class Classifier(Intake):
 
     # What comes in.
 
-    def _data(self, part: Part) -> Data:
+    def _data(self, part: Part, mean_weight: float | None = None) -> Data:
+        """Rows as they are trained on; the weights are over their mean, or over that of all rows that there are."""
         own = part.labels[:, 0] if self.targets_.multiclass else part.labels
-        # Only their proportions matter, and single precision must hold them.
-        weights = None if part.weights is None else part.weights / part.weights.max()
-        weights = None if weights is None else torch.from_numpy((weights / weights.mean()).astype(np.float32))
-        return Data(Rows(part.X, self.scaling_, self.device, index=part.index), torch.from_numpy(own), weights)
+        weights = part.weights
+        if weights is None and mean_weight not in (None, 1.0):
+            weights = np.ones(len(own))
+        if weights is not None:
+            # Only their proportions matter, and single precision must hold them.
+            largest = weights.max()
+            weights = weights / largest
+            weights = weights / (weights.mean() if mean_weight is None else mean_weight / largest)
+        known = None if weights is None else torch.from_numpy(weights.astype(np.float32))
+        return Data(Rows(part.X, self.scaling_, self.device, index=part.index), torch.from_numpy(own), known)
 
     # What comes out.
 
@@ -346,7 +361,7 @@ class Classifier(Intake):
         else:
             with seeded(seed):
                 heads = Modules(num_heads, outputs, module_maker(self.model))
-        return heads.to(self.device)
+        return heads.to(self.device).eval()
 
     def keep_candidate(self, candidate: Candidate) -> None:
         """Score with the weights of this candidate from now on; the operating point is left as it is."""
@@ -375,10 +390,10 @@ class Classifier(Intake):
                 InfeasibleConstraintWarning,
                 stacklevel=checks.callers_level(),
             )
-        mean, scale = self.scaling_
-        offset = 0.0 if mean is None else float(mean @ solution.weight)
+        # Scores are those of centred features, as of every model: far from 0, rows would be rounded to one score.
         self.model_ = self._make_heads(1, 0).double()
-        tensors = {"weights.0": torch.from_numpy(solution.weight * scale)[:, None], "offsets.0": torch.tensor([offset])}
+        weight = torch.from_numpy(solution.weight * self.scaling_.scale)[:, None]
+        tensors = {"weights.0": weight, "offsets.0": torch.zeros(1)}
         self.model_.set_head_(0, tensors)
         found = {"objective": solution.objective, "violation": solution.violation, "feasible": solution.feasible}
         self.history_ = [{"name": f"{aim}, solver {self.solver}", **found, "chosen": True}]

@@ -58,11 +58,9 @@ def converge_(
         whole.backward()
         whole = whole.detach()
         for features, labels, weights in batches:
-            share = float(len(labels) if weights is None else weights.sum()) / total
-            if share > 0:
-                part = share * log_loss(heads(features), labels, weights)
-                part.backward()
-                whole = whole + part.detach()
+            part = len(labels) / total * log_loss(heads(features), labels, weights)
+            part.backward()
+            whole = whole + part.detach()
         return whole
 
     optimiser.step(value)

@@ -79,6 +79,10 @@ class Scaling(NamedTuple):
         flat = scale <= 1e-12 * np.abs(mean)
         return cls(mean, np.where(flat, OF_CONSTANTS, scale))
 
+    def before_more_rows(self) -> Scaling:
+        """The same with constants as they are, where they may turn out not to be any in rows still to come."""
+        return self._replace(scale=np.where(self.scale < OF_CONSTANTS, self.scale, 1.0))
+
 
 class Rows:
     """The rows of a table, given out in batches of scaled tensors; the table itself is neither copied nor changed.
@@ -270,13 +274,15 @@ class Heads(nn.Module, ABC):
     @torch.no_grad()
     def scores(self, rows: Rows) -> Tensor:
         """Scores of all rows `[n, G, L]`, in evaluation mode and on the CPU."""
-        was_training = self.training
-        self.eval()
+        training = self.training
+        if training:  # a fitted model is not, so that several threads may score with it
+            self.eval()
         # Into one tensor: small ones, kept between large ones that go, would keep their memory from being used again.
         found = torch.empty(len(rows), self.num_heads, self.num_labels, dtype=rows.dtype)
         for part in chunks(len(rows)):
             found[part] = self(rows.take(part))
-        self.train(was_training)
+        if training:
+            self.train()
         return found
 
 
@@ -363,13 +369,23 @@ class Modules(Heads):
     def __init__(self, num_heads: int, num_labels: int, make: Callable[[], nn.Module]):
         super().__init__(num_heads, num_labels)
         self.modules_ = nn.ModuleList(make().float() for _ in range(num_heads))
+        if not any(parameter.requires_grad for parameter in self.parameters()):
+            raise ValueError("model must have a parameter that can be trained, got none")
 
     def forward(self, rows: Tensor | Bags) -> Tensor:
         dense = rows if isinstance(rows, Tensor) else rows.to_dense()
         return torch.stack([self._outputs(module, dense) for module in self.modules_], dim=1)
 
     def _outputs(self, module: nn.Module, dense: Tensor) -> Tensor:
-        outputs = module(dense)
+        try:
+            outputs = module(dense)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0]
+            raise ValueError(f"model must take rows of shape {tuple(dense.shape)}, got the error: {reason}") from error
+        if not isinstance(outputs, Tensor):
+            raise TypeError(f"model must give a tensor, got {type(outputs).__name__}")
         if outputs.shape == dense.shape[:1] and self.num_labels == 1:
             return outputs.unsqueeze(1)
         expected = (len(dense), self.num_labels)
@@ -392,7 +408,7 @@ class Modules(Heads):
 
 
 def module_maker(model: nn.Module | Callable[[], Any]) -> Callable[[], nn.Module]:
-    """A function that gives copies of a module, or what a factory makes."""
+    """A function that gives copies of a module, or of what a factory makes, which may be the same every time."""
     if isinstance(model, nn.Module):
         return lambda: copy.deepcopy(model)
 
@@ -400,6 +416,6 @@ def module_maker(model: nn.Module | Callable[[], Any]) -> Callable[[], nn.Module
         module = model()
         if not isinstance(module, nn.Module):
             raise TypeError(f"model must make an nn.Module, got {type(module).__name__}")
-        return module
+        return copy.deepcopy(module)
 
     return made

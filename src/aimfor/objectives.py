@@ -29,7 +29,7 @@ class Data(NamedTuple):
     Attributes:
         rows: features.
         labels: `[n, L]` 0/1, or classes `[n]`.
-        weights: `[n]` or None.
+        weights: `[n]`, 1 on the mean of all rows, or None.
     """
 
     rows: Rows
@@ -97,7 +97,8 @@ class LogLoss:
             self.factors = torch.where(balanced[:, None], 0.5 / shares[:, None], 1.0)
 
     def __call__(self, scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
-        """The sum over heads and labels, scores `[B, G, L]`, of the mean over rows."""
+        """The sum over heads and labels, scores `[B, G, L]`, of the mean over rows, whose weights are 1 on the mean of
+        all batches: a batch of heavier rows counts for more."""
         if self.multiclass:
             targets = labels[:, None].expand(-1, scores.shape[1])
             losses = F.cross_entropy(scores.transpose(1, 2), targets, reduction="none")
@@ -109,7 +110,7 @@ class LogLoss:
             losses = losses.sum(2)
         if weights is None:
             return losses.mean(0).sum()
-        return (losses * weights[:, None]).sum() / weights.sum().clamp(min=1e-30)
+        return (losses * weights[:, None]).mean(0).sum()
 
 
 class Objectives:
@@ -179,6 +180,8 @@ def _summed(loss: Loss, columns: Tensor, targets: Tensor, weights: Tensor | None
     if heads > 1:
         targets = targets.to(columns.dtype).repeat(1, heads)
     found = loss(columns, targets, weights=weights)
+    if weights is not None:  # the loss is a mean over the weight of its batch, of which others have more or less
+        found = weights.mean() * found
     return found if count == 1 else count * found
 
 

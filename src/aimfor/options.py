@@ -79,6 +79,10 @@ class Options(ClassifierMixin, BaseEstimator):
             raise TypeError(f'model must be "linear", "mlp", an nn.Module or a function, got {self.model!r}')
         if self.solver != "sgd":
             checks.rule(self.model == "linear", "model", f'must be "linear" for solver {self.solver!r}', self.model)
+            relaxed = f'must be "surrogate" for solver {self.solver!r}, which solves the relaxed problem'
+            checks.rule(self.constraint == "surrogate", "constraint", relaxed, self.constraint)
+            without = "must be 'auto' for solver 'lp', which has no decay"
+            checks.rule(self.solver != "lp" or self.weight_decay == "auto", "weight_decay", without, self.weight_decay)
         checks.in_range("validation_fraction", self.validation_fraction, 0, 1, open_high=True)
         for name, least in (("restarts", 0), ("steps", 1), ("batch_size", 1), ("patience", 1)):
             value = getattr(self, name)

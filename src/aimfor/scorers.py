@@ -69,7 +69,18 @@ class Scorer:
 
     def get_metadata_routing(self) -> Any:
         """What it asks for."""
-        return self._requests.get_metadata_routing()
+        found = self._requests.get_metadata_routing()
+        found.owner = found.score.owner = repr(self)  # whom an error names
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        # What scikit-learn looks for where it wants to judge decisions at thresholds of its own.
+        if name == "_score_func":
+            raise AttributeError(
+                f"{self!r} judges a ranking, which TunedThresholdClassifierCV cannot use: aimfor.operating_point "
+                "chooses a threshold for an aim"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
         return f"aimfor.scorer({str(self.aim)!r})"

@@ -364,3 +364,4 @@ def train_one(
     # Batches of nearly one size: a last one of a single row has no spread, which BatchNorm needs.
     for part in np.array_split(order, math.ceil(len(order) / batch_size)):
         step_(heads, objectives, optimiser, decays, data.take(part))
+    heads.eval()
