@@ -4,8 +4,8 @@
     python benchmarks/again.py anchors engine        # some
     python benchmarks/again.py --rivals PYTHON       # with the Python of an environment that has the rivals
 
-Exit status 1 where a number is further from the committed one than these are from each other. Rivals are skipped where
-no environment is named.
+Exit status 1 where a number is further from the committed one than these are from each other. Tables whose data are not
+there, and rivals where no environment is named, are not made again, which the last line says.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from common import RESULTS
+from remade import NOTHING_MADE
 from results_page import SCRIPTS
 
 HERE = Path(__file__).resolve().parent
@@ -29,27 +30,32 @@ def main() -> None:
     for name in arguments.scripts:
         if name not in SCRIPTS:
             parser.error(f"SCRIPT must be one of {', '.join(SCRIPTS)}, got {name}")
-    off, start = [], time.perf_counter()
-    for name in arguments.scripts or SCRIPTS:
-        if not (RESULTS / f"{name}.csv").is_file():
-            print(f"{name}: skipped, it has no committed cells", flush=True)
-        elif name == "rivals" and arguments.rivals is None:
-            print("rivals: skipped, --rivals names no environment", flush=True)
-        elif not holds(name, arguments.rivals if name == "rivals" else sys.executable):
-            off.append(name)
-    print(f"{time.perf_counter() - start:.0f} s; {'off: ' + ', '.join(off) if off else 'all within their spread'}")
+    names, start = arguments.scripts or SCRIPTS, time.perf_counter()
+    ended = {name: status(name, arguments.rivals if name == "rivals" else sys.executable) for name in names}
+    skipped = [name for name, code in ended.items() if code == NOTHING_MADE]
+    off = [name for name, code in ended.items() if code not in (0, NOTHING_MADE)]
+    told = [
+        f"{time.perf_counter() - start:.0f} s",
+        f"{len(names) - len(skipped) - len(off)} of {len(names)} tables within their spread",
+        *([f"off: {', '.join(off)}"] if off else []),
+        *([f"not made again: {', '.join(skipped)}"] if skipped else []),
+    ]
+    print("; ".join(told))
     sys.exit(bool(off))
 
 
-def holds(name: str, python: str) -> bool:
-    """Run the quick form of a script; whether all of its numbers hold."""
+def status(name: str, python: str | None) -> int:
+    """Run the quick form of a script: 0 where all of its numbers hold, `NOTHING_MADE` where it has none."""
     print(f"{name}:", flush=True)
+    if python is None or not (RESULTS / f"{name}.csv").is_file():
+        print("  skipped: " + ("--rivals names no environment" if python is None else "it has no committed cells"))
+        return NOTHING_MADE
     start = time.perf_counter()
     # The environment of the rivals has no aimfor of its own.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent / "src")}
     done = subprocess.run([python, str(HERE / f"{name}.py"), "--quick"], env=environment, check=False)
     print(f"  {time.perf_counter() - start:.0f} s", flush=True)
-    return done.returncode == 0
+    return done.returncode
 
 
 if __name__ == "__main__":

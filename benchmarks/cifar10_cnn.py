@@ -1,7 +1,7 @@
 """The CIFAR-10 network of the paper: its layers, its crops, training that can be prolonged, and its last layers alone.
 
-    python benchmarks/cifar10_cnn.py                        # the trunk: cross-entropy, cached in ~/.cache/aimfor
-    python benchmarks/cifar10_cnn.py --trunk-steps 200000   # as the paper; goes on from a shorter training
+    python benchmarks/cifar10_cnn.py                        # the trunk: cross-entropy, half an hour, kept in results/
+    python benchmarks/cifar10_cnn.py --trunk-steps 200000   # as the paper; goes on from a shorter training in the cache
 
 Two 5x5 convolutions of 64 with pooling and local response normalisation, dense 384 and 192, batches of 128 random 24x24
 crops, mirrored at random, standardised image by image: TensorFlow's tutorial model, which the paper takes. The
@@ -15,6 +15,7 @@ and the centre crops of the others. Several settings are trained side by side, a
 """
 
 import argparse
+import hashlib
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -23,11 +24,12 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 import data
-from common import AdamW, HeadsLoss, Setting
+from common import RESULTS, AdamW, HeadsLoss, Setting
 from patch_features import DEFAULT_CACHE
 
 CLASSES = 10
@@ -220,8 +222,19 @@ def _rows(count: int, generator: torch.Generator) -> Iterator[Tensor]:
 
 
 def trunk(split: Split, steps: int, cache: Path) -> Network:
-    """The network trained with cross-entropy, from the cache when it is there."""
-    return train_network(split, nn.CrossEntropyLoss(), steps, cache, "cifar10_trunk")
+    """The network trained with cross-entropy: the one that is kept beside the results, so that who makes a table again
+    starts where it did, else a new one."""
+    kept = kept_trunk(steps)
+    if not kept.is_file():
+        return train_network(split, nn.CrossEntropyLoss(), steps, cache, "cifar10_trunk")
+    network = Network().to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+    network.load_state_dict(load_file(kept))
+    return network.eval()
+
+
+def kept_trunk(steps: int) -> Path:
+    """Where the network of so many steps is kept."""
+    return RESULTS / f"cifar10_trunk_{steps}.safetensors"
 
 
 @torch.no_grad()
@@ -241,12 +254,16 @@ class TrunkFeatures(NamedTuple):
     test_classes: Tensor
 
 
-def trunk_features(network: Network, split: Split, steps: int, cache: Path) -> TrunkFeatures:
-    """The features of a trunk of so many steps, from the cache or computed once."""
-    paths = [cache / f"cifar10_trunk_{steps}_{name}.npy" for name in ("train", "validation", "test")]
+def trunk_features(network: Network, split: Split, cache: Path) -> TrunkFeatures:
+    """The features of a trunk, from the cache or computed once."""
+    digest = hashlib.sha256()
+    for parameter in network.trunk.parameters():
+        digest.update(parameter.detach().contiguous().numpy())
+    paths = [cache / f"cifar10_trunk_{digest.hexdigest()[:12]}_{name}.npy" for name in ("train", "validation", "test")]
     if not all(path.is_file() for path in paths):
         generator = torch.Generator().manual_seed(1)
         crops = torch.cat([_encode(network, split.train, generator) for _ in range(CROPS)])
+        cache.mkdir(parents=True, exist_ok=True)
         for path, features in zip(
             paths, (crops, _encode(network, split.validation), _encode(network, split.test)), strict=True
         ):
@@ -322,6 +339,8 @@ def main() -> None:
     network = trunk(split, arguments.trunk_steps, arguments.cache)
     right = (scores_of(network, split.validation).argmax(1) == split.validation_classes).float().mean()
     print(f"accuracy on validation images: {right:.4f}")
+    tensors = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
+    save_file(tensors, kept_trunk(arguments.trunk_steps))
 
 
 if __name__ == "__main__":

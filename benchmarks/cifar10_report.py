@@ -189,6 +189,24 @@ def _verdict_of_form(run: Run, lines: dict[str, Line]) -> str:
     )
 
 
+def own_aim(run: Run) -> str:
+    """Whether training for a metric beats training for the whole area, in that metric."""
+    over = {
+        f"{SHOWN[metric]}, {_how(Line(AIMED[metric], *form))}": gain(
+            run, Line(AIMED[metric], *form), Line("aucpr", *form), metric
+        )
+        for metric, form in product(METRICS[1:], OURS)
+        if {Line(AIMED[metric], *form), Line("aucpr", *form)} <= set(run.lines)
+    }
+    above, below = ([name for name, one in over.items() if _sign(one) == sign] for sign in (1, -1))
+    worst, best = (pick(over, key=lambda name: over[name].mean) for pick in (min, max))
+    return (
+        "Trained for its own precision or recall instead of for AUCPR, a line is better in that column in "
+        f"{len(above)} of {len(over)} cases and worse in {len(below)}: from {over[worst].mean:+.1f} points ({worst}) "
+        f"to {over[best].mean:+.1f} ({best})."
+    )
+
+
 def section() -> str:
     """The section of the page, from the cells alone."""
     cells = Cells(CSV)
@@ -222,6 +240,7 @@ def _parts_of(run: Run) -> list[str]:
         gains_table(run).markdown(),
         f"{_rule(run)} Pooled metrics:",
         verdict(run),
+        own_aim(run),
         gains_table(run, "macro_").markdown(),
         classes_won(run),
         at_the_ends(run),

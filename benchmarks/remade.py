@@ -8,10 +8,14 @@ processor rounds differently, and three seeds may agree by chance).
 
 import math
 import statistics
+import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from common import Cells
+
+# The exit status of a script that could make nothing again.
+NOTHING_MADE = 3
 
 
 class Remade(NamedTuple):
@@ -54,9 +58,11 @@ def compare(
 
 
 def told(found: Sequence[Remade]) -> bool:
-    """Print what was made again; true when all of it holds. Nothing, where the data are not there, is no failure."""
+    """Print what was made again; true when all of it holds. Ends the script, with a status of its own, when that is
+    nothing, as where the data are not there."""
     if not found:
         print("  skipped: nothing could be made again")
+        sys.exit(NOTHING_MADE)
     for one in found:
         if not one.holds:
             print(f"  OFF {one.cell}: committed {one.committed:.4f}, now {one.now:.4f}, within {one.tolerance:.4f}")

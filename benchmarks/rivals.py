@@ -44,7 +44,7 @@ MODELS = ("linear", "mlp")
 SPLITS = (0, 1, 2)
 KEYS = ("stage", "model", "set", "split", "method", "aim")
 # Cheap cells of the full run: one small set, one split, a few seconds a method.
-QUICK = {"sets": ("fault",), "models": ("linear",), "splits": (0,)}
+QUICK = {"sets": ("fault",), "models": ("linear", "mlp"), "splits": (0,)}
 QUICK_METHODS = ("BCE", "balanced BCE", "focal", "LibAUC AP", "Cooper", "scikit-learn", "LightGBM", "aimfor")
 QUICK_COSTS = ("BCE", "balanced BCE", "aimfor", "LibAUC AP")
 FACTOR = 2.5  # how far the ratio of a cost to that of log-loss may be off on another machine

@@ -3,8 +3,8 @@
 A number of a set is the mean over the splits that every method of the table has finished; sets that lack a method are
 left out. Methods are ranked on every set, 1 is best, equals share their mean rank; the mean over sets is compared by
 the Nemenyi test: two methods differ at level 0.05 when their mean ranks are further apart than the critical difference.
-A difference between two methods is taken split by split; a set counts as even when its mean is within its standard
-error over splits, or within 0.005. The standard error of a mean difference is that over sets.
+A difference between two methods is taken split by split; a set counts as even when its mean is at most its standard
+error over splits, or at most 0.005. The standard error of a mean difference is that over sets.
 """
 
 import math
@@ -15,14 +15,18 @@ import numpy as np
 from scipy import stats
 
 import page
+import suite_baselines
 from common import RESULTS, Cells, spread
 from rivals_methods import OTHER_MODELS, OURS, RIVALS, VARIANTS
 from suite import AIMS
 
 CSV, PLOT = RESULTS / "rivals.csv", RESULTS / "rivals.png"
 SUITE = RESULTS / "suite.csv"
-CLASSIFIER = "aimfor.Classifier"
+CLASSIFIER, LOG_LOSS = "aimfor.Classifier", "log-loss of the public suite"
+FROM_SUITE = {"aimfor": CLASSIFIER, "log-loss": LOG_LOSS}
 EVEN, LEVEL = 0.005, 0.05
+# The same numbers added up in another order are still equal; those of the cells have six digits.
+ROUNDING = 1e-9
 OUR_COLOUR, RIVAL_COLOUR = "#D55E00", "#0072B2"
 
 Values = dict[tuple[str, str], float]
@@ -47,7 +51,12 @@ class Ranked(NamedTuple):
 
     def place(self, method: str) -> int:
         """Which by mean rank, 1 is first."""
-        return 1 + sum(self.mean(other) < self.mean(method) - 1e-9 for other in self.methods)
+        return 1 + sum(self.mean(other) < self.mean(method) - ROUNDING for other in self.methods)
+
+    def told_place(self, method: str) -> str:
+        """The place of how many, and whether another method has the same mean rank."""
+        equals = sum(abs(self.mean(other) - self.mean(method)) <= ROUNDING for other in self.methods)
+        return f"{self.place(method)} of {len(self.methods)}{', shared' if equals > 1 else ''}"
 
 
 def report(cells: Cells) -> None:
@@ -59,20 +68,29 @@ def written(cells: Cells) -> str:
     quality = [row for row in cells.rows if row["stage"] == "quality"]
     parts = [_head(cells, quality)]
     for model in ("linear", "mlp"):
-        rows = _with_all_methods([row for row in quality if row["model"] == model])
+        rows = _with_all_methods(quality, model)
         if any(row["method"] == OURS for row in rows):
-            parts += [_ranks(rows, model), _differences(rows, model), _holds(rows, model), _others(rows, model)]
+            parts += [_ranks(rows, model), _low_grids(rows), _in_place(rows, model)]
+            parts += [_differences(_with_trees(rows, quality), model), _holds(rows, model), _others(rows)]
     parts.append(_costs(cells.find(stage="cost")))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _with_all_methods(rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    """The rows of the splits that all rivals and ours have finished, so that every table is of the same splits."""
+def _with_all_methods(quality: list[dict[str, str]], model: str) -> list[dict[str, str]]:
+    """A model's rows of the splits that all rivals and ours have finished: every table is of the same splits."""
+    rows = [row for row in quality if row["model"] == model]
     wanted = {(row["method"], row["aim"]) for row in rows if row["method"] in (*RIVALS, OURS)}
     finished: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for row in rows:
         finished.setdefault((row["set"], row["split"]), set()).add((row["method"], row["aim"]))
     return [row for row in rows if wanted <= finished[row["set"], row["split"]]]
+
+
+def _with_trees(rows: list[dict[str, str]], quality: list[dict[str, str]]) -> list[dict[str, str]]:
+    """With the other models on the same splits: they have run once, beside the linear models."""
+    places = {(row["set"], row["split"]) for row in rows}
+    trees = [row for row in quality if row["method"] in OTHER_MODELS and (row["set"], row["split"]) in places]
+    return [*(row for row in rows if row["method"] not in OTHER_MODELS), *trees]
 
 
 def ranked(rows: Sequence[dict[str, str]], aim: str, ours: str = OURS) -> Ranked | None:
@@ -93,18 +111,28 @@ def ranked(rows: Sequence[dict[str, str]], aim: str, ours: str = OURS) -> Ranked
     return Ranked(methods, sets, len(common) / len(sets), ranks, critical, p)
 
 
+def _ranked_aims(rows: Sequence[dict[str, str]], ours: str = OURS) -> dict[str, Ranked]:
+    return {aim: found for aim in AIMS if (found := ranked(rows, aim, ours)) is not None}
+
+
 def places(model: str, ours: str) -> list[int]:
-    """For each aim the place of one of ours by mean rank among the rivals, 1 is first."""
-    quality = _with_all_methods(Cells(CSV).find(stage="quality", model=model))
-    rows = [*quality, *(_classifier_rows(model) if ours == CLASSIFIER else [])]
-    return [found.place(ours) for aim in AIMS if (found := ranked(rows, aim, ours)) is not None]
+    """For each aim the place by mean rank, 1 is first, of a method in the place of ours among the rivals."""
+    rows = [*_with_all_methods(Cells(CSV).find(stage="quality"), model), *_suite_rows(model)]
+    return [found.place(ours) for found in _ranked_aims(rows, ours).values()]
 
 
-def behind_trees() -> list[float]:
-    """For each aim how far our linear models are behind boosted trees, mean over sets."""
-    rows = _with_all_methods(Cells(CSV).find(stage="quality", model="linear"))
-    found = [_paired(rows, aim, OTHER_MODELS[0], OURS) for aim in AIMS]
+def behind_trees(model: str = "linear", ours: str = OURS) -> list[float]:
+    """For each aim how far one of ours is behind boosted trees, mean over sets."""
+    quality = Cells(CSV).find(stage="quality")
+    rows = [*_with_trees(_with_all_methods(quality, model), quality), *_suite_rows(model)]
+    found = [_paired(rows, aim, OTHER_MODELS[0], ours) for aim in AIMS]
     return [float(np.mean([np.mean(values) for values in by_set.values()])) for by_set in found if by_set]
+
+
+def trees_lead(model: str, ours: str = OURS) -> tuple[float, float]:
+    """The smallest and the largest lead of boosted trees over one of ours, over the aims."""
+    found = behind_trees(model, ours)
+    return min(found), max(found)
 
 
 def _head(cells: Cells, quality: list[dict[str, str]]) -> str:
@@ -131,7 +159,7 @@ def _head(cells: Cells, quality: list[dict[str, str]]) -> str:
 
 
 def _ranks(rows: list[dict[str, str]], model: str) -> str:
-    tables = {aim: found for aim in AIMS if (found := ranked(rows, aim)) is not None}
+    tables = _ranked_aims(rows)
     if not tables:
         return f"### {model}\n\nNo two sets have all methods yet."
     header = ["method", *(f"`{aim}`" for aim in tables)]
@@ -140,30 +168,58 @@ def _ranks(rows: list[dict[str, str]], model: str) -> str:
         for method in (*RIVALS, OURS)
         if any(method in found.methods for found in tables.values())
     ]
-    body.append(["critical difference", *(f"{found.critical:.2f}" for found in tables.values())])
-    body.append(
-        ["sets; splits each, on the mean", *(f"{len(found.sets)}; {found.splits:.1f}" for found in tables.values())]
+    body.append(["critical difference", *(f"{one.critical:.2f}" for one in tables.values())])
+    body.append(["sets; splits each, on the mean", *(f"{len(one.sets)}; {one.splits:.1f}" for one in tables.values())])
+    title = f"### {model}: mean rank by the aim's exact metric, ± its standard error over sets"
+    places = "\n".join(f"- {_place(aim, found)}" for aim, found in tables.items())
+    return "\n\n".join([title, page.grid(header, body), places])
+
+
+def _low_grids(rows: list[dict[str, str]]) -> str:
+    """Whose highest rate is chosen so often that a still higher one might be better."""
+    often = []
+    for method in (*RIVALS, OURS, *VARIANTS):
+        chosen = [row["chosen"].split()[0] for row in rows if row["method"] == method]
+        rates = [float(text.removeprefix("rate=")) for text in chosen if text.startswith("rate=")]
+        # Each rate of a grid is chosen somewhere, so that the highest chosen one is that of the grid.
+        if rates and (share := rates.count(max(rates)) / len(rates)) > 0.5:
+            often.append(f"{method} ({share:.0%})")
+    return (
+        f"The highest rate is chosen in more than half of the cells, so that the grid may be too low: {_listed(often)}."
     )
-    lines = [
-        f"### {model}: mean rank by the aim's exact metric, ± its standard error over sets",
-        page.grid(header, body),
-    ]
-    lines.append("\n".join(f"- {_place(aim, found)}" for aim, found in tables.items()))
-    header = ["in place of `aimfor`", *(f"`{aim}`" for aim in tables)]
-    body = []
-    for variant in (*VARIANTS, CLASSIFIER):
-        own = rows if variant != CLASSIFIER else [*rows, *_classifier_rows(model)]
-        shown = [_rank_and_place(own, aim, variant) for aim in tables]
-        if any(shown):
-            body.append([variant, *shown])
-    if body:
-        lines.append(
-            f"Other ways to use aimfor, each ranked among the same rivals in its place (which place of how many; on "
-            f"how many sets, and the rank of `aimfor` on just these); sets that it was not run on are left out. "
-            f"`{CLASSIFIER}` at its defaults is read from results/suite.csv, same rows; it tries more candidates."
-        )
-        lines.append(page.grid(header, body))
-    return "\n\n".join(lines)
+
+
+def _in_place(rows: list[dict[str, str]], model: str) -> str:
+    """Other ways to use aimfor, and the suite's log-loss, each ranked among the rivals in the place of ours."""
+    rows = [*rows, *_suite_rows(model)]
+    lines = {way: [_rank_and_place(rows, aim, way) for aim in AIMS] for way in (*VARIANTS, *FROM_SUITE.values())}
+    body = [[way, *shown] for way, shown in lines.items() if any(shown)]
+    if not body:
+        return ""
+    text = (
+        "Other ways to use aimfor, each ranked among the same rivals in its place: mean rank ± its standard error over "
+        "sets (which place of how many; on how many sets, and the rank of `aimfor` on just these); sets that it was "
+        "not run on are left out. Differences below the critical difference are not distinguishable; on fewer sets "
+        "than above it is larger, as one over the root of their number."
+    )
+    header = ["in place of `aimfor`", *(f"`{aim}`" for aim in AIMS)]
+    return "\n\n".join([f"{text} {_budgets(rows, model)}", page.grid(header, body)])
+
+
+def _budgets(rows: list[dict[str, str]], model: str) -> str:
+    """What the methods of the public suite choose from, and what log-loss alone makes of it."""
+    first = [found.place(LOG_LOSS) == 1 for found in _ranked_aims(rows, LOG_LOSS).values()]
+    networks = math.prod(map(len, (suite_baselines.RATES, suite_baselines.DECAYS, suite_baselines.STEPS)))
+    settings = {
+        "linear": f"{len(suite_baselines.C_GRID)} values of C to convergence (nearly the line of scikit-learn above)",
+        "mlp": f"{networks} settings of up to {max(suite_baselines.STEPS):,} steps, the best snapshot of each",
+    }
+    return (
+        f"`{CLASSIFIER}` at its defaults and {LOG_LOSS}, plain and tuned for the aim, are read from "
+        f"results/{SUITE.name}, same rows, and have a larger budget than the rivals: the estimator a dozen and more "
+        f"candidates, log-loss {settings[model]}. First places of theirs are in part that budget: log-loss alone, with "
+        f"it, is first for {sum(first)} of {len(first)} aims; how far the two are apart is told with the public suite."
+    )
 
 
 def _rank(found: Ranked, method: str) -> str:
@@ -178,8 +234,8 @@ def _rank_and_place(rows: Sequence[dict[str, str]], aim: str, variant: str) -> s
     places = {(row["set"], row["split"]) for row in rows if _is(row, aim, variant)}
     bare = ranked([row for row in rows if (row["set"], row["split"]) in places], aim)
     beside = "" if bare is None else f", `aimfor` {bare.mean(OURS):.2f}"
-    place = f"{found.place(variant)} of {len(found.methods)}"
-    return f"{found.mean(variant):.2f} ({place}; {len(found.sets)} sets{beside})"
+    rank = f"{found.mean(variant):.2f} ± {found.error(variant):.2f}"
+    return f"{rank} ({found.told_place(variant)}; {len(found.sets)} sets{beside})"
 
 
 def _place(aim: str, found: Ranked) -> str:
@@ -187,9 +243,9 @@ def _place(aim: str, found: Ranked) -> str:
     own = found.mean(OURS)
     behind = [m for m in found.methods if m != OURS and found.mean(m) - own > found.critical]
     ahead = [m for m in found.methods if m != OURS and own - found.mean(m) > found.critical]
-    text = f"`{aim}`: aimfor is number {found.place(OURS)} of {len(found.methods)}"
+    text = f"`{aim}`: aimfor is number {found.told_place(OURS)}"
     if best != [OURS]:
-        text += f"; first: {_listed(best)}"
+        text += f"; {'first' if len(best) == 1 else 'shared first'}: {_listed(best)}"
     text += f". Beyond the critical difference: ahead of {_listed(behind)}, behind {_listed(ahead)}"
     return f"{text} (Friedman p = {found.p:.2g})."
 
@@ -209,10 +265,23 @@ def _differences(rows: list[dict[str, str]], model: str) -> str:
     if not body:
         return ""
     title = f"### {model}: aimfor minus the rival, mean over sets ± standard error; sets won, even, lost"
-    even = f"Even is within a standard error over splits, or within {EVEN:g}."
-    note = f"{', '.join(OTHER_MODELS)}: another model, beside the table of ranks, as what a user might pick instead."
-    notes = [note] if any(line[0] in OTHER_MODELS for line in body) else []
-    return "\n\n".join([title, page.grid(header, body), " ".join([even, *notes])])
+    return "\n\n".join([title, page.grid(header, body), _about_splits(rows)])
+
+
+def _about_splits(rows: list[dict[str, str]]) -> str:
+    """When a set is even, and how many sets have the splits to tell."""
+    aim = next(iter(AIMS))  # all have the same splits
+    pairs = [_paired(rows, aim, OURS, other) for other in (OURS, OTHER_MODELS[0])]
+    own, trees = ([len(values) for values in by_set.values()] for by_set in pairs)
+    text = (
+        f"Even is within a standard error over splits, or within {EVEN:g}; a single split has no error, so that "
+        f"{EVEN:g} alone decides: {own.count(1)} of {len(own)} sets."
+    )
+    beside = (
+        f" {OTHER_MODELS[0]} ({sum(trees)} of the {sum(own)} splits, {trees.count(1)} of {len(trees)} sets with a "
+        "single one): another model, the same one beside linear models and networks, as what a user might pick instead."
+    )
+    return text + (beside if trees else "")
 
 
 def _paired(rows: list[dict[str, str]], aim: str, one: str, other: str) -> dict[str, list[float]]:
@@ -231,7 +300,8 @@ def _difference(paired: dict[str, list[float]]) -> str:
     over = spread(one.mean for one in means.values())
     won = lost = 0
     for one in means.values():
-        margin = max(EVEN, 0.0 if math.isnan(one.error) else one.error)
+        # Two splits, one of them without a difference, have a mean that equals its error.
+        margin = max(EVEN, 0.0 if math.isnan(one.error) else one.error) + ROUNDING
         won, lost = won + (one.mean > margin), lost + (one.mean < -margin)
     return f"{over.mean:+.3f} ± {over.error:.3f}; {won}, {len(means) - won - lost}, {lost}"
 
@@ -259,14 +329,11 @@ def _held(rows: list[dict[str, str]]) -> str:
     return f"{share:.0%} of {len(rows)}; {np.mean([float(row['objective']) for row in rows]):.3f}"
 
 
-def _others(rows: list[dict[str, str]], model: str) -> str:
+def _others(rows: list[dict[str, str]]) -> str:
     """How far log-loss under this budget is from converged logistic regression."""
-    shown = [(aim, _difference(_paired(rows, aim, "BCE", "scikit-learn"))) for aim in AIMS]
-    shown = [(aim, text) for aim, text in shown if text]
-    if model != "linear" or not shown:
-        return ""
-    told = "; ".join(f"`{aim}` {text.split(';')[0]}" for aim, text in shown)
-    return f"How far the steps are from convergence: BCE minus converged logistic regression, mean over sets: {told}."
+    paired = {aim: _paired(rows, aim, "BCE", "scikit-learn") for aim in AIMS}
+    told = "; ".join(f"`{aim}` {_difference(found).split(';')[0]}" for aim, found in paired.items() if len(found) > 1)
+    return told and f"How far the steps are from convergence: BCE minus scikit-learn, mean over sets: {told}."
 
 
 def _costs(rows: list[dict[str, str]]) -> str:
@@ -285,14 +352,11 @@ def _costs(rows: list[dict[str, str]]) -> str:
         for row in sorted(rows, key=lambda row: float(row["time_ratio"] or "inf"))
     ]
     header = ["method", "ms per step", "ratio to BCE (quartiles)", "peak MB of a step, 4,096 rows", "lines to write"]
-    slow = [row for row in rows if row["time_ratio"] and float(row["microseconds"]) > 2e5]
     title = "### Cost: one linear model of 30 features, batches of 256 rows, one thread"
     note = "The lines are those of `benchmarks/rivals_snippets.py`, which are what is timed."
-    for row in slow:
-        hours = 6 * float(row["microseconds"]) / 1e6 * float(row["steps"]) / 3600
-        note += (
-            f" {row['method']} is in no other table: its grid of six would take {hours:.0f} hours per set and split."
-        )
+    for row in (row for row in rows if row["time_ratio"] and float(row["microseconds"]) > 2e5):
+        hours = f"{6 * float(row['microseconds']) / 1e6 * float(row['steps']) / 3600:.0f} hours"
+        note += f" {row['method']} is in no other table: its grid of six would take {hours} per set and split."
     return "\n\n".join([title, page.grid(header, body), note])
 
 
@@ -301,10 +365,10 @@ def _peak(text: str) -> str:
     return text and ("< 1" if float(text) < 1 else f"{float(text):.1f}")
 
 
-def _classifier_rows(model: str) -> list[dict[str, str]]:
-    """The estimator's cells of the public suite, under its name here."""
-    found = Cells(SUITE).rows
-    return [{**row, "method": CLASSIFIER} for row in found if row["method"] == "aimfor" and row["model"] == model]
+def _suite_rows(model: str) -> list[dict[str, str]]:
+    """The cells of the estimator and of log-loss in the public suite, under their names here."""
+    found = Cells(SUITE).find(model=model)
+    return [{**row, "method": FROM_SUITE[row["method"]]} for row in found if row["method"] in FROM_SUITE]
 
 
 def _values(rows: Sequence[dict[str, str]], aim: str, method: str) -> Values:
@@ -323,9 +387,8 @@ def draw(cells: Cells) -> None:
     from matplotlib import pyplot as plt
 
     quality = [row for row in cells.rows if row["stage"] == "quality"]
-    rows = {model: _with_all_methods([row for row in quality if row["model"] == model]) for model in ("linear", "mlp")}
-    by_model = {model: {aim: found for aim in AIMS if (found := ranked(own, aim))} for model, own in rows.items()}
-    by_model = {model: found for model, found in by_model.items() if found}
+    models = ("linear", "mlp")
+    by_model = {model: found for model in models if (found := _ranked_aims(_with_all_methods(quality, model)))}
     if not by_model:
         return
     size = (3.1 * len(AIMS), 3.6 * len(by_model))
@@ -349,16 +412,9 @@ def draw(cells: Cells) -> None:
 def _panel(axis, found: Ranked, title: str) -> None:
     order = sorted(found.methods, key=found.mean, reverse=True)
     for place, method in enumerate(order):
-        own = method == OURS
-        axis.errorbar(
-            found.mean(method),
-            place,
-            xerr=found.error(method),
-            fmt="D" if own else "o",
-            color=OUR_COLOUR if own else RIVAL_COLOUR,
-            markersize=7 if own else 5,
-            capsize=2,
-        )
+        marker, colour, size = ("D", OUR_COLOUR, 7) if method == OURS else ("o", RIVAL_COLOUR, 5)
+        point = {"x": found.mean(method), "y": place, "xerr": found.error(method)}
+        axis.errorbar(**point, fmt=marker, color=colour, markersize=size, capsize=2)
     best = found.mean(order[-1])
     axis.plot([best, best + found.critical], [len(order) - 0.4] * 2, color="black", linewidth=2)
     axis.text(best, len(order) - 0.25, "critical difference", fontsize=8)

@@ -26,6 +26,7 @@ EITHER = "either"
 OURS, OTHERS = "aimfor", ("log-loss", "balanced", EITHER)
 TEST_TO_TRAIN = 0.3 / 0.7
 LEVEL = 0.05
+ROUNDING = 1e-9
 
 Values = dict[tuple[str, str], float]
 """(set, split) -> number."""
@@ -41,7 +42,8 @@ class Paired(NamedTuple):
     @property
     def winner(self) -> str:
         """Who is ahead by more than a standard error: aimfor, the other, or neither."""
-        if math.isnan(self.difference.error) or abs(self.difference.mean) <= self.difference.error:
+        # A difference in one split alone is its own standard error, to rounding.
+        if math.isnan(self.difference.error) or abs(self.difference.mean) <= self.difference.error + ROUNDING:
             return "-"
         return OURS if self.difference.mean > 0 else "other"
 
@@ -67,7 +69,7 @@ def overall(cells: Cells, aims: Sequence[str], model: str, single: bool) -> page
             pairs = paired(_values(rows, aim, OURS), _values(rows, aim, other))
             if not pairs:
                 break
-            total, within = spread(pair.difference.mean for pair in pairs.values()), _error_of_these_sets(pairs)
+            total, within = spread(pair.difference.mean for pair in pairs.values()), error_of_these_sets(pairs)
             winners = [pair.winner for pair in pairs.values()]
             line += ([str(len(pairs))] if len(line) == 1 else []) + [
                 f"{page.signed(total)}; {np.median([pair.difference.mean for pair in pairs.values()]):+.4f}",
@@ -176,7 +178,7 @@ def _overall(title: str, rows: list[dict[str, str]], aims: Sequence[str], other:
                 str(len(pairs)),
                 _shown(total),
                 f"{total.mean / total.error:+.1f}" if total.error > 0 else "",
-                f"{total.mean / within:+.1f}" if (within := _error_of_these_sets(pairs)) > 0 else "",
+                f"{total.mean / within:+.1f}" if (within := error_of_these_sets(pairs)) > 0 else "",
                 OURS if total.mean > 2 * total.error else other if total.mean < -total.error else "neither",
                 "/".join(str(winners.count(winner)) for winner in (OURS, "-", "other")),
                 min(pairs, key=lambda name: pairs[name].difference.mean),
@@ -199,7 +201,7 @@ def _overall(title: str, rows: list[dict[str, str]], aims: Sequence[str], other:
     print_table(title, header, lines)
 
 
-def _error_of_these_sets(pairs: dict[str, Paired]) -> float:
+def error_of_these_sets(pairs: dict[str, Paired]) -> float:
     """Standard error of the mean over just these sets, from their splits, which share rows and count the less for it.
 
     The error over sets asks what another collection of sets would give; the sets differ much more than the splits.
