@@ -221,7 +221,7 @@ def section() -> str:
         "chosen per line and column on 5,000 validation images from the same grid. Aims use the hinge where nothing "
         "else is said.",
         page.picture(CSV.stem, "Gain over softmax ranked by logits, per metric: the paper's, ours, and softmax's own"),
-        *(part for run in runs for part in (_parts_of(run) if run in longest(runs) else _briefly(run))),
+        *(part for run in runs for part in (_parts_of(run, runs) if run in longest(runs) else _briefly(run))),
         page.picture(f"{CSV.stem}_curve", "Precision by recall over all pairs of image and class"),
         page.picture(f"{CSV.stem}_classes", "AUCPR of each class"),
         f"{page.made_by(CSV.stem, cells)} As the runs recorded it: {_commands(cells)}.",
@@ -233,7 +233,8 @@ def _commands(cells: Cells) -> str:
     return "; ".join(f"`{command}`" for command in sorted({row["command"] for row in cells.rows}))
 
 
-def _parts_of(run: Run) -> list[str]:
+def _parts_of(run: Run, runs: list[Run]) -> list[str]:
+    shorter = [one for one in runs if one.model == run.model and one.trunk_steps == run.trunk_steps and one is not run]
     return [
         f"### {run.model}",
         values_table(run).markdown(),
@@ -244,7 +245,23 @@ def _parts_of(run: Run) -> list[str]:
         gains_table(run, "macro_").markdown(),
         classes_won(run),
         at_the_ends(run),
+        *(what_steps_add(run, one) for one in shorter[:1]),
     ]
+
+
+def what_steps_add(run: Run, shorter: Run) -> str:
+    """How far from converged the shorter run was, line by line of those that are drawn, in points."""
+
+    def added(line: Line, column: str) -> str:
+        before, after = (100 * np.mean(tested(one, line, column)) for one in (shorter, run))
+        return f"{after - before:+.1f} of {SHOWN[column]}"
+
+    told = [
+        f"{name} {', '.join(added(line, column) for column in ('aucpr', 'r_at_p95', 'accuracy'))}"
+        for line, name, *_ in DRAWN
+        if line in run.lines and line in shorter.lines
+    ]
+    return f"From {shorter.steps:,} to {run.steps:,} steps, in points: {'; '.join(told)}."
 
 
 def _briefly(run: Run) -> list[str]:
@@ -287,8 +304,7 @@ def describe(run: Run) -> str:
         "network": f"The paper's network; trunk of {run.trunk_steps:,} steps with cross-entropy, then frozen; the last "
         f"two layers trained on from there for {run.steps:,} steps per objective, cross-entropy too. A trunk made for "
         "softmax may favour softmax.",
-        "features": f"Frozen patch features, a linear head from scratch, {run.steps:,} steps, at which log-loss is not "
-        "converged yet (the next section gives it more).",
+        "features": f"Frozen patch features, a linear head from scratch, {run.steps:,} steps.",
         "end-to-end": f"The paper's network, trained end to end for {run.steps:,} steps per objective.",
     }[run.model]
 
