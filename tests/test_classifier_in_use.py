@@ -38,6 +38,18 @@ def test_partial_fit_ends_in_evaluation():
     assert not any(part.training for part in model.model_.modules())
 
 
+def test_rows_scored_one_by_one_are_decided_as_together():
+    """At the threshold is a row, whose score in single precision depends on those beside it."""
+    for seed in range(4):
+        torch.manual_seed(seed)
+        net = nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
+        model = aimfor.Classifier("precision@recall>=0.8", model=net, surrogate="hinge", steps=40, random_state=0)
+        model.fit(X[:400], y[:400], validation_data=(X[400:], y[400:]))
+        together = model.predict(X[400:])
+        assert together[y[400:] == 1].mean() == pytest.approx(model.operating_point_.recall)
+        assert np.array_equal([model.predict(row[None])[0] for row in X[400:]], together)
+
+
 @pytest.mark.parametrize("kind", ["logistic", "isotonic"])
 def test_weights_of_any_size_give_the_same_chances(kind):
     def chances(weights):

@@ -17,6 +17,8 @@ from aimfor.points import OperatingPoint
 # The reason of a label that no row ever had: such a label is never predicted, where others without a threshold refuse.
 # It stands in the operating point because that is what a model's file keeps.
 NEVER_POSITIVE = "the label was never positive"
+# So much of the largest score is what single precision may lose on the way through a network.
+ROUNDING = 1e-5
 
 
 class Scored(NamedTuple):
@@ -54,6 +56,21 @@ def points_of(aim: Aim, rows: Sequence[Scored], confidence: float | None) -> tup
         )
         for label, (one, own) in enumerate(zip(rows, one_per_label(aim, len(rows)), strict=True))
     )
+
+
+def with_room(point: OperatingPoint, scores: np.ndarray) -> OperatingPoint:
+    """The same decisions on these scores, with a threshold a little below the score that it is: that of a row scored by
+    itself differs in the last digits from that of the row among others, and it must not fall below.
+
+    Args:
+        point: chosen among the scores.
+        scores: `[n]`, in single precision.
+    """
+    if point.threshold is None:
+        return point
+    next_lower = scores[scores < point.threshold].max(initial=-np.inf)
+    room = ROUNDING * np.abs(scores).max()
+    return replace(point, threshold=float(max(point.threshold - room, (point.threshold + next_lower) / 2)))
 
 
 def marked(

@@ -20,7 +20,7 @@ from aimfor import checks
 from aimfor.aim_parser import aim as parse_aim
 from aimfor.aims import Aim, AreaAim
 from aimfor.candidates import Contest, compete, one_hot
-from aimfor.decisions import Scored, against, chances, curves_of, decided, kept, marked, points_of, staying
+from aimfor.decisions import Scored, against, chances, curves_of, decided, kept, marked, points_of, staying, with_room
 from aimfor.heads import OF_CONSTANTS, Heads, Layers, Modules, Rows, Scaling, module_maker, one_thread, seeded
 from aimfor.intake import Intake
 from aimfor.losses import InfeasibleConstraintWarning
@@ -415,6 +415,8 @@ class Classifier(Intake):
                 others = self._scored(whole, f"{whole.source}, {held_out.source} lacking a class")
                 rows = [others if is_rare else one for one, is_rare in zip(rows, rare, strict=True)]
         points = points_of(aim, rows, self.confidence)
+        if not self._scores_exactly():
+            points = tuple(with_room(one, rows[label].scores[:, label]) for label, one in enumerate(points))
         if self.targets_.several:
             points = marked(points, whole.labels, earlier)
         stays = staying(rows, earlier)
@@ -433,10 +435,14 @@ class Classifier(Intake):
     def _raw_of(self, X: Any, index: np.ndarray | None = None) -> np.ndarray:
         # In double and then rounded to single, a row has one score whichever rows come with it: matrix products round
         # differently with the number of rows, and a threshold is the score of a row.
-        exact = isinstance(self.model_, Layers)
+        exact = self._scores_exactly()
         model = self.model_.double() if exact else self.model_
         scores = model.scores(Rows(X, self.scaling_, self.device, torch.float64 if exact else torch.float32, index))
         return ranked(scores, self.targets_.multiclass)[:, 0].float().double().numpy()
+
+    def _scores_exactly(self) -> bool:
+        """Whether it is a model of ours, which can be scored in double precision; another's may not bear that."""
+        return isinstance(self.model_, Layers)
 
     def _folded(self) -> tuple[np.ndarray, np.ndarray]:
         if self.model != "linear":
