@@ -261,7 +261,9 @@ def what_steps_add(run: Run, shorter: Run) -> str:
         for line, name, *_ in DRAWN
         if line in run.lines and line in shorter.lines
     ]
-    return f"From {shorter.steps:,} to {run.steps:,} steps, in points: {'; '.join(told)}."
+    left_out = dict.fromkeys(line.objective for line in shorter.lines if line not in run.lines)
+    only = f" Trained for {shorter.steps:,} steps only: {', '.join(left_out)}." if left_out else ""
+    return f"From {shorter.steps:,} to {run.steps:,} steps, in points: {'; '.join(told)}.{only}"
 
 
 def _briefly(run: Run) -> list[str]:
