@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -18,18 +17,17 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from aimfor import checks
 from aimfor.aim_parser import aim as parse_aim
-from aimfor.aims import Aim, AreaAim
+from aimfor.aims import Aim
 from aimfor.candidates import Contest, compete, one_hot
 from aimfor.decisions import Scored, against, chances, curves_of, decided, kept, marked, points_of, staying, with_room
 from aimfor.heads import OF_CONSTANTS, Heads, Layers, Modules, Rows, Scaling, module_maker, one_thread, seeded
 from aimfor.intake import Intake
-from aimfor.losses import InfeasibleConstraintWarning
 from aimfor.objectives import Data, Objectives, Recipe
 from aimfor.parts import TRAINED, Part, divided
 from aimfor.points import OperatingPoint
 from aimfor.progress import Progress
 from aimfor.scorers import exact_metric
-from aimfor.solvers import solve_by_lp, solve_by_search
+from aimfor.solvers import solve_by_lp, solve_by_search, warn_of_infeasible
 from aimfor.supervision import Supervision
 from aimfor.training import Candidate, ranked, train_one
 
@@ -373,23 +371,12 @@ class Classifier(Intake):
         X, labels, weights = fitted.taken()
         checks.rule(self.targets_.one_label, "y", f"must have one label for solver {self.solver!r}", len(self.classes_))
         if self.solver == "lp":
-            checks.choice("surrogate for solver 'lp'", self.surrogate, ("auto", "hinge"))
             solution = solve_by_lp(X, labels[:, 0], weights, aim)
         else:
-            checks.choice("surrogate for solver 'search'", self.surrogate, ("auto", "hinge", "log"))
             surrogate = "hinge" if self.surrogate == "auto" else self.surrogate
             decay = 1e-4 if self.weight_decay == "auto" else float(self.weight_decay)
             solution = solve_by_search(X, labels[:, 0], weights, aim, surrogate=surrogate, decay=decay)
-        if not solution.feasible:
-            area = isinstance(aim, AreaAim)
-            what = "the relaxed constraints at all anchors" if area else "the relaxed constraint"
-            ways = "a range that asks for less" if area else "an area such as aucpr, a milder target"
-            warnings.warn(
-                f"no linear model meets {what} of {str(aim)!r}, the least violation is {solution.violation:.3g}; try "
-                f'solver="sgd", {ways}',
-                InfeasibleConstraintWarning,
-                stacklevel=checks.callers_level(),
-            )
+        warn_of_infeasible(aim, solution)
         # Scores are those of centred features, as of every model: far from 0, rows would be rounded to one score.
         self.model_ = self._make_heads(1, 0).double()
         weight = torch.from_numpy(solution.weight * self.scaling_.scale)[:, None]

@@ -78,6 +78,8 @@ class Options(ClassifierMixin, BaseEstimator):
         elif not callable(self.model):
             raise TypeError(f'model must be "linear", "mlp", an nn.Module or a function, got {self.model!r}')
         if self.solver != "sgd":
+            relaxable = ("auto", "hinge", "log")[: 2 if self.solver == "lp" else 3]
+            checks.choice(f"surrogate for solver {self.solver!r}", self.surrogate, relaxable)
             checks.rule(self.model == "linear", "model", f'must be "linear" for solver {self.solver!r}', self.model)
             relaxed = f'must be "surrogate" for solver {self.solver!r}, which solves the relaxed problem'
             checks.rule(self.constraint == "surrogate", "constraint", relaxed, self.constraint)

@@ -8,6 +8,7 @@ with the rates u and v of `aims.py`; for F_beta it is the least of a fraction.
 """
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,7 +18,8 @@ from numpy.typing import ArrayLike
 
 from aimfor import checks
 from aimfor.aim_parser import aim as parse_aim
-from aimfor.aims import Aim, FBeta, PointAim
+from aimfor.aims import Aim, AreaAim, FBeta, PointAim
+from aimfor.losses import InfeasibleConstraintWarning
 from aimfor.problems import TOLERANCE, Point, Problem, Solution, make_problem, table
 from aimfor.programs import MAX_FEATURES, Program, near_optimum, solve
 from aimfor.state import MAX_MULTIPLIER
@@ -124,6 +126,21 @@ def solve_by_search(
         decay,
     )
     return problem.solution(aim, _search(problem, aim, surrogate, decay), SURROGATES[surrogate])
+
+
+def warn_of_infeasible(aim: Aim, solution: Solution) -> None:
+    """Tell who asked for a model of a relaxed problem that none meets its constraint."""
+    if solution.feasible:
+        return
+    area = isinstance(aim, AreaAim)
+    what = "the relaxed constraints at all anchors" if area else "the relaxed constraint"
+    ways = "a range that asks for less" if area else "an area such as aucpr, a milder target"
+    warnings.warn(
+        f"no linear model meets {what} of {str(aim)!r}, the least violation is {solution.violation:.3g}; try "
+        f'solver="sgd", {ways}',
+        InfeasibleConstraintWarning,
+        stacklevel=checks.callers_level(),
+    )
 
 
 def _one_label(aim: str | Aim) -> Aim:
