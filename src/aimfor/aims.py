@@ -159,7 +159,7 @@ def recall_at_precision_table(slack: Tensor, width: Tensor, priors: Tensor, rest
     one, zero = as_row(1.0, priors), as_row(0.0, priors)
     # A tensor from a number would take longer than the rest of a small table.
     kappa = (one - priors if rest is None else rest) / priors
-    return Anchors(slack, width, one, zero, zero, kappa / slack - kappa, zero, one)
+    return Anchors(slack, width, one, zero, zero, (kappa / slack).sub_(kappa), zero, one)
 
 
 def v_at_recall_table(slack: Tensor, width: Tensor, priors: Tensor) -> Anchors:

@@ -8,8 +8,9 @@ namespace aimfor {
 constexpr int CENSUS_LABELS = 16 * TILE;  // side by side: the processor looks ahead along a row
 constexpr int CENSUS_ROWS = 4;            // at once: so many rows along which it does
 
-// Sparse labels as bits. They come from outside and may hold any numbers, so all are checked.
-inline void mark_positions(const Batch& batch, Fault* fault) {
+// Sparse labels as bits, and how many positives each label has. They come from outside and may hold any numbers, so all
+// are checked.
+inline void mark_positions(const Batch& batch, float* positives, Fault* fault) {
     const Reader reader(batch);
     std::fill_n(batch.positive, (batch.labels + WORD - 1) / WORD * batch.rows, 0u);
     bool odd = batch.starts[0] != 0 || batch.starts[batch.rows] != batch.positions;
@@ -23,6 +24,7 @@ inline void mark_positions(const Batch& batch, Fault* fault) {
             uint32_t& word = batch.positive[label / WORD * batch.rows + row];
             if (word >> label % WORD & 1 && reader.weight(row, label) != 0) *fault = {REPEATED, 2};
             word |= 1u << label % WORD;
+            positives[label] += 1;
         }
     }
     if (odd) *fault = {ODD_POSITIONS, 0};
@@ -47,8 +49,9 @@ class Census {
         auto& part = sums.sums;
         const bool valid = batch.labels == 1 && most_common_form() ? take_column(place, part)
                            : batch.labels < LANES                  ? take_few(place, part)
-                           : reader.weighted                       ? take_rows<true>(place, part)
-                                                                   : take_rows<false>(place, part);
+                           : reader.weighted                       ? take_rows<true, true>(place, part)
+                           : batch.label_type == SPARSE            ? take_rows<false, false>(place, part)
+                                                                   : take_rows<false, true>(place, part);
         if (!valid) find_fault(place);
     }
 
@@ -109,7 +112,8 @@ class Census {
         return valid;
     }
 
-    template <bool WEIGHTED>
+    // Positions that weigh 1 were counted when they were marked; labels are then not looked at.
+    template <bool WEIGHTED, bool COUNTING>
     bool take_rows(const Place& place, float (&part)[3][TILE]) {
         alignas(sizeof(Floats)) float score[CENSUS_ROWS][TILE], weight[CENSUS_ROWS][TILE];
         if (place.labels < TILE) {  // 0 beyond the labels there are
@@ -128,7 +132,7 @@ class Census {
                 fetch(scores[row] + 2 * TILE, TILE);
                 weights[row] = WEIGHTED ? reader.weights(first + row, place, weight[row]) : weight[row];
                 if (WEIGHTED) fetch(weights[row] + 2 * TILE, TILE);
-                odd_labels |= mark_row<WEIGHTED>(first + row, place, weights[row], positive[row]);
+                if (COUNTING) odd_labels |= mark_row<WEIGHTED>(first + row, place, weights[row], positive[row]);
             }
             for (int label = 0; label < place.labels; label += LANES) {
                 Floats negative_sum = {}, positive_sum = {}, score_sum = {};
@@ -141,13 +145,15 @@ class Census {
                         one = where(present, one);  // nothing that stands at an absent entry is looked at
                     }
                     score_sum += WEIGHTED ? heavy * one : one;
-                    const Ints is_positive = mask_of(positive[row][label / WORD] >> label % WORD);
-                    if (WEIGHTED) negative_sum += where(~is_positive, heavy);
-                    positive_sum += where(is_positive, heavy);
+                    if (COUNTING) {
+                        const Ints is_positive = mask_of(positive[row][label / WORD] >> label % WORD);
+                        if (WEIGHTED) negative_sum += where(~is_positive, heavy);
+                        positive_sum += where(is_positive, heavy);
+                    }
                     largest = larger(largest, (Ints)absolute(one));  // as whole numbers, where nan is largest of all
                 }
                 if (WEIGHTED) store(part[0] + label, load(part[0] + label) + negative_sum);
-                store(part[1] + label, load(part[1] + label) + positive_sum);
+                if (COUNTING) store(part[1] + label, load(part[1] + label) + positive_sum);
                 store(part[2] + label, load(part[2] + label) + score_sum);
             }
         }

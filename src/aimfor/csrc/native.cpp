@@ -187,7 +187,8 @@ int32_t aimfor_has_threads(void) {
 // Returns 0, or -1 where memory ran out.
 int32_t aimfor_census(const Batch* batch, float* census, Fault* fault) try {
     *fault = {NONE, 0};
-    if (batch->label_type == SPARSE) mark_positions(*batch, fault);
+    std::vector<float> positives(batch->label_type == SPARSE ? batch->labels : 0);
+    if (batch->label_type == SPARSE) mark_positions(*batch, positives.data(), fault);
     if (fault->kind) return 0;
     const CensusTasks tasks(*batch);
     const int threads = threads_for(*batch, 1);
@@ -212,6 +213,12 @@ int32_t aimfor_census(const Batch* batch, float* census, Fault* fault) try {
             const int64_t labels = std::min(width, batch->labels - first);
             std::copy_n(whole + which * width, labels, census + which * batch->labels + first);
         }
+    }
+    // Positions that all weigh 1 have been counted already.
+    const bool counted = batch->label_type == SPARSE && !batch->weights.data && !batch->mask.data;
+    for (int64_t label = 0; counted && label < batch->labels; ++label) {
+        census[label] = static_cast<float>(batch->rows) - positives[label];
+        census[batch->labels + label] = positives[label];
     }
     return 0;
 } catch (...) {
