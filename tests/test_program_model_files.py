@@ -575,7 +575,8 @@ def test_curves_are_those_of_scikit_learn(seed, count, digits, weighted):
     rising = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, labels, weights)
     np.testing.assert_array_equal(calibration("isotonic", scores, labels, weights)(asked), rising.predict(asked))
     scaled, asked_scaled = (((one - scores.mean()) / scores.std())[:, None] for one in (scores, asked))
-    logistic = LogisticRegression().fit(scaled, labels, weights).predict_proba(asked_scaled)[:, 1]
+    proportions = None if weights is None else weights / weights.mean()
+    logistic = LogisticRegression().fit(scaled, labels, proportions).predict_proba(asked_scaled)[:, 1]
     np.testing.assert_allclose(calibration("logistic", scores, labels, weights)(asked), logistic, rtol=1e-12)
     assert (calibration(True, scores, np.ones(count), weights)(asked) == 1).all()
 
