@@ -89,38 +89,6 @@ def test_history_names_every_candidate_and_one_choice(fitted):
     assert all(0 <= row["value"] <= 1 for row in model.history_)
 
 
-def misled(rows=1200, seed=0):
-    """Positives of which a quarter lies far on the wrong side, where log-loss follows them."""
-    generator = np.random.default_rng(seed)
-    y = (generator.random(rows) < 0.2).astype(int)
-    X = generator.normal(size=(rows, 4))
-    X[:, 0] += 3 * y
-    X[(y == 1) & (generator.random(rows) < 0.25), 0] = -8
-    return X, y
-
-
-def test_a_linear_model_may_be_an_average_of_its_candidates():
-    """It is chosen as one candidate, its members' shares add up to one, and its value is that of the model."""
-    model = aimfor.Classifier("recall@precision>=0.7", steps=200, batch_size=64, random_state=0).fit(*misled())
-    *members, chosen = model.history_
-    assert chosen["chosen"]
-    held = [row["share"] for row in members if row["share"]]
-    assert chosen["name"] == f"average of {len(held)} candidates"
-    assert (sum(held), chosen["share"]) == (pytest.approx(1), 1)
-    # Thresholds are of the model that scores, values of the average's own scores.
-    assert chosen["value"] == pytest.approx(model.operating_point_.recall)
-
-
-@pytest.mark.parametrize("options", [{"model": "mlp"}, {"surrogate": "hinge"}, {"labels": 3}])
-def test_networks_single_recipes_and_several_labels_are_not_averaged(options):
-    X, y = imbalanced()
-    labels = options.pop("labels", 1)
-    y = y if labels == 1 else np.stack([y, 1 - y, y], axis=1)
-    model = aimfor.Classifier("f1", **QUICK, **options).fit(X, y)
-    assert not any("average" in row["name"] for row in model.history_)
-    assert sorted(row["share"] for row in model.history_)[-2:] in ([0.0, 1.0], [1.0])
-
-
 @pytest.mark.parametrize("model", ["linear", "mlp"])
 def test_log_loss_goes_on_beside_the_aims_where_it_has_not_converged(model):
     names = [row["name"] for row in aimfor.Classifier("aucpr", model=model, **QUICK).fit(*imbalanced()).history_]

@@ -294,20 +294,6 @@ def test_dark_follows_the_reader(show, facts):
     assert back < 60 < 180 < front
 
 
-def test_an_average_shows_what_it_holds(show, facts):
-    """Its own row is the chosen one; it has no looks, so its largest part is drawn."""
-    candidates = [
-        {"name": "log-loss", "value": 0.7, "step": 9, "share": 0.24, "chosen": False},
-        {"name": NASTY, "value": 0.8, "step": 9, "share": 0.76, "chosen": False},
-        {"name": "average of 2 candidates", "value": 0.8, "step": 9, "share": 1.0, "chosen": True},
-    ]
-    browser = show({**facts, "candidates": candidates})
-    assert texts(browser, "#training tr.chosen td")[0] == "average of 2 candidates"
-    assert {"24 %", "76 %", "100 %"} <= set(texts(browser, "#training tbody td"))
-    drawn = browser.find_elements("css selector", "#training .line.ours")
-    assert len(drawn) == len(browser.find_elements("css selector", "#training .chart"))
-
-
 def test_a_label_without_threshold_or_positives_is_shown(show, facts, several):
     scores = np.arange(9.0)
     rows = {"labels": np.zeros(9), "scores": scores, "validation": (np.zeros(9), scores, None)}

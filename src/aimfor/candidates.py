@@ -180,8 +180,7 @@ def average(
     factors = shares[members] / spreads * (shares[members] @ spreads)
 
     def mean(parts: list[Tensor]) -> Tensor:
-        weighted = [float(factor) * part.cpu().double() for factor, part in zip(factors, parts, strict=True)]
-        return torch.stack(weighted).sum(0).to(parts[0])
+        return sum(float(factor) * part.cpu().double() for factor, part in zip(factors, parts, strict=True)).to(parts[0])
 
     chosen = [candidates[index] for index in members]
     scores = mean([torch.from_numpy(one.scores) for one in chosen]).numpy()

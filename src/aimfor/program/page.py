@@ -27,11 +27,10 @@ def render(facts: Mapping[str, Any]) -> str:
 
     Args:
         facts: `aim`, a text; `labels`, what `measure_label` gives, one or more; `candidates`, dicts of name, value,
-            step, chosen and share, which may be left out; `history`, dicts of stage, candidate, step, value, violation,
-            multiplier, threshold, surrogate, exact, one per look, names as in `candidates`; `data`, a dict of said,
-            rows (part to count) and columns (dicts of name, kind, reason, missing, mean, scale, categories); `made`,
-            texts by name; `confidence`, a number or None. Numbers may be None, and those that are not finite are shown
-            as missing.
+            step, chosen; `history`, dicts of stage, candidate, step, value, violation, multiplier, threshold,
+            surrogate, exact, one per look, names as in `candidates`; `data`, a dict of said, rows (part to count) and
+            columns (dicts of name, kind, reason, missing, mean, scale, categories); `made`, texts by name;
+            `confidence`, a number or None. Numbers may be None, and those that are not finite are shown as missing.
 
     Returns:
         The page, to be written as UTF-8.

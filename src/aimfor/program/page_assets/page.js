@@ -280,14 +280,9 @@ function runs() {
   return [...groups.values()];
 }
 
-// How much of the chosen model a candidate is: an average holds several.
-const part = (one) => one.share ?? (one.chosen ? 1 : 0);
-
 function storyCards() {
-  const trained = new Set(facts.history.map((look) => look.candidate));
-  const [lead] = facts.candidates.filter((one) => trained.has(one.name) && part(one) > 0)
-    .sort((one, other) => part(other) - part(one));
-  const all = runs().map((looks) => ({ looks, name: looks[0].candidate, ours: looks[0].candidate === lead?.name }));
+  const chosen = new Set(facts.candidates.filter((one) => one.chosen).map((one) => one.name));
+  const all = runs().map((looks) => ({ looks, name: looks[0].candidate, ours: chosen.has(looks[0].candidate) }));
   // The chosen one comes last, hence on top.
   all.sort((one, other) => one.ours - other.ours);
   const follow = (field, kind = "ours", some = all) => some
@@ -319,10 +314,9 @@ function showTraining() {
     { title: "Candidate", value: (one) => one.name },
     { title: "On validation rows", numeric: true, value: (one) => one.value, show: (one) => number(one.value) },
     { title: "Step", numeric: true, value: (one) => one.step, show: (one) => whole(one.step) },
-    { title: "Share of the model", numeric: true, value: part, show: (one) => percent(part(one)) },
     { title: "Choice", value: (one) => (one.chosen ? "chosen" : "") },
   ];
-  const hint = "In green the chosen candidate, or the one that a chosen average has most of; the others faint.";
+  const hint = "The chosen candidate in green, the others faint.";
   section("training").append(html("p", { class: "hint" }, hint), html("div", { class: "grid small" }, ...storyCards()),
     table("Candidates", columns, facts.candidates, { chosen: (one) => one.chosen }));
 }
