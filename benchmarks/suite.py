@@ -106,25 +106,15 @@ def by_metric(aim: str, grid: list[Candidate], Y: np.ndarray) -> Candidate:
 
 
 def as_the_estimator(aim: str, grids: dict[bool, list[Candidate]], Y: np.ndarray, seed: int) -> Candidate:
-    """What the rule of the estimator keeps of plain and balanced logistic regression: one, or an average."""
+    """The candidate of plain or balanced log-loss that the rule of the estimator keeps."""
     parsed = aimfor.aim(aim)
     found, trained = [], []
     for balanced, grid in grids.items():
         for one in grid:
             judgement = candidates.judgement(parsed, one.validation, Y, None)
-            # Scores are linear in the weights, so that test scores can stand for them.
-            weights = {"test": torch.from_numpy(one.test)}
             found.append(one)
-            trained.append(
-                training.Candidate(Recipe(None, balanced=balanced), *judgement, one.validation, weights, 0, {})
-            )
-    contest = candidates.settled(trained, parsed, Y, None, seed, linear=True)
-    if contest.chosen < len(found):
-        return found[contest.chosen]
-    kept = contest.candidates[contest.chosen]
-    members = [one for one, share in zip(found, contest.shares, strict=False) if share]
-    converged = all(one.converged for one in members)
-    return Candidate(kept.recipe.name, converged, kept.scores, kept.tensors["test"].numpy())
+            trained.append(training.Candidate(Recipe(None, balanced=balanced), *judgement, one.validation, {}, 0, {}))
+    return found[candidates.choose(trained, parsed, Y, None, seed)]
 
 
 def decided(aim: str, best: Candidate, Y: np.ndarray, seconds: float) -> Chosen:

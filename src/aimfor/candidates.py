@@ -5,9 +5,6 @@ then the aim and its area with convex and tight surrogates, from the weights of 
 log-loss is not at its minimum by then it goes on beside them, so that nothing wins by its steps alone. Exact metrics on
 validation rows choose, and log-loss is left only for a difference that the noise of those rows does not explain.
 
-Which candidate is the best also depends on which rows happen to choose, the more the fewer positives they hold. Linear
-models have a remedy, as their mean is one of them: each counts by how often it is the best of resamples of these rows.
-
 At a point the metric of few rows is noise in good part: one negative among the first can take half of a recall at a
 precision. Where looks and candidates are compared, the area under the precision-recall curve therefore counts too.
 """
@@ -16,13 +13,11 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from aimfor.aims import AUCPR, Aim, AreaAim, PointAim
 from aimfor.full_batch import converge_
@@ -34,8 +29,6 @@ from aimfor.training import Budget, Candidate, Judgement, best_of, judged, look,
 
 # Resamples of the validation rows from which the noise of a difference is known.
 RESAMPLES = 200
-# Resamples from which it is known how often each candidate is the best.
-DRAWS = 50
 # Log-loss is left for a mean difference of more than so many standard deviations of it. Higher protects against chance,
 # and gives away what aims with few deciding rows, such as recall at a precision, have to win.
 NOISE = 0.5
@@ -83,27 +76,11 @@ def plain(recipe: Recipe) -> bool:
     return recipe.aim is None and not recipe.balanced
 
 
-@dataclass(frozen=True)
-class Average(Recipe):
-    """Nothing that is trained: the mean of linear heads, each of about the same spread of scores.
-
-    Attributes:
-        members: how many heads.
-    """
-
-    members: int = 0
-
-    @property
-    def name(self) -> str:
-        return f"average of {self.members} candidates"
-
-
 class Contest(NamedTuple):
-    """All candidates, log-loss first and an average last, which of them was chosen, and how much of it each is."""
+    """All candidates, log-loss first, and which of them was chosen."""
 
     candidates: list[Candidate]
     chosen: int
-    shares: list[float]
 
     def best(self, wanted: Callable[[Recipe], bool]) -> Candidate | None:
         """The best candidate of a kind of recipe, None where none was trained."""
@@ -111,16 +88,8 @@ class Contest(NamedTuple):
         return best_of(found) if found else None
 
 
-def settled(
-    candidates: Sequence[Candidate],
-    aim: Aim,
-    labels: np.ndarray,
-    weights: np.ndarray | None,
-    seed: int,
-    *,
-    linear: bool = False,
-) -> Contest:
-    """The contest with the candidate to keep: the best log-loss, unless another is better by more than the noise.
+def choose(candidates: Sequence[Candidate], aim: Aim, labels: np.ndarray, weights: np.ndarray | None, seed: int) -> int:
+    """The candidate to keep: the best log-loss, unless another is better by more than the noise of these rows.
 
     Args:
         candidates: trained heads, log-loss among them.
@@ -128,66 +97,16 @@ def settled(
         labels: `[n, L]` 0/1 of the validation rows.
         weights: `[n]` or None.
         seed: of the resampling.
-        linear: whether the other is an average, as heads are linear ones of one label. Several labels are many
-            comparisons in one, which tell candidates apart by themselves.
+
+    Returns:
+        Its index.
     """
-    candidates = list(candidates)
     order = sorted(range(len(candidates)), key=lambda index: rank(candidates[index]), reverse=True)
-    simple, best = next(index for index in order if plain(candidates[index].recipe)), order[0]
-    shares = wins(candidates, order, aim, labels, weights, seed) if linear else np.zeros(len(candidates))
-    if np.count_nonzero(shares) > 1:
-        best = len(candidates)
-        candidates.append(average(candidates, shares, aim, labels, weights))
-    if best != simple:
-        mean, deviation = paired_difference(candidates[best], candidates[simple], aim, labels, weights, seed)
-        best = best if mean > NOISE * deviation else simple
-    if best == len(shares):
-        return Contest(candidates, best, [*shares.tolist(), 1.0])
-    return Contest(candidates, best, [float(index == best) for index in range(len(candidates))])
-
-
-def wins(
-    candidates: Sequence[Candidate],
-    order: Sequence[int],
-    aim: Aim,
-    labels: np.ndarray,
-    weights: np.ndarray | None,
-    seed: int,
-) -> np.ndarray:
-    """The share of resamples of the rows in which each candidate is the best, of equal ones the first of `order`."""
-    found = np.zeros(len(candidates))
-    # Rows in the order of their scores are soon sorted again. Scores without a spread have no size to bring to another.
-    ranked = {
-        index: np.argsort(-candidates[index].scores[:, 0], kind="stable")
-        for index in order
-        if math.isfinite(candidates[index].merit) and np.ptp(candidates[index].scores) > 0
-    }
-    for drawn in resamples(len(labels), weights, DRAWS, seed) if len(ranked) > 1 else ():
-        merits = [
-            judgement(aim, candidates[index].scores[rows], labels[rows], drawn[rows]).merit
-            for index, rows in ranked.items()
-        ]
-        found[list(ranked)[int(np.argmax(merits))]] += 1
-    return found / DRAWS
-
-
-def average(
-    candidates: Sequence[Candidate], shares: np.ndarray, aim: Aim, labels: np.ndarray, weights: np.ndarray | None
-) -> Candidate:
-    """The mean of linear heads by their shares, brought to one spread of scores before, which is their mean spread."""
-    members = np.flatnonzero(shares)
-    spreads = np.array([candidates[index].scores.std(dtype=np.float64) for index in members])
-    factors = shares[members] / spreads * (shares[members] @ spreads)
-
-    def mean(parts: list[Tensor]) -> Tensor:
-        return sum(float(factor) * part.cpu().double() for factor, part in zip(factors, parts, strict=True)).to(parts[0])
-
-    chosen = [candidates[index] for index in members]
-    scores = mean([torch.from_numpy(one.scores) for one in chosen]).numpy()
-    tensors = {name: mean([one.tensors[name] for one in chosen]) for name in chosen[0].tensors}
-    found = judgement(aim, scores, labels, weights)
-    recipe = Average(aim, decay=chosen[0].recipe.decay, members=len(chosen))
-    return Candidate(recipe, *found, scores, tensors, max(one.step for one in chosen), {})
+    simple = next(index for index in order if plain(candidates[index].recipe))
+    if simple == order[0]:
+        return simple
+    mean, deviation = paired_difference(candidates[order[0]], candidates[simple], aim, labels, weights, seed)
+    return order[0] if mean > NOISE * deviation else simple
 
 
 def judgement(aim: Aim, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> Judgement:
@@ -202,24 +121,20 @@ def paired_difference(
     one: Candidate, other: Candidate, aim: Aim, labels: np.ndarray, weights: np.ndarray | None, seed: int
 ) -> tuple[float, float]:
     """Mean and standard deviation, over resamples of the rows, of the merit that `one` has more than `other`."""
+    generator = np.random.default_rng(seed)
     if labels.shape[1] >= MANY_LABELS:
         merits = [per_label(aim, candidate.scores, labels, weights) for candidate in (one, other)]
         differences = merits[0] - merits[1]
         differences = differences[~np.isnan(differences)]
         return float(differences.mean()), float(differences.std() / math.sqrt(max(1, len(differences))))
+    count = len(labels)
     differences = []
-    for drawn in resamples(len(labels), weights, RESAMPLES, seed):
+    for _ in range(RESAMPLES):
+        drawn = generator.multinomial(count, np.full(count, 1 / count)).astype(np.float64)
+        drawn = drawn if weights is None else drawn * weights
         merits = [judgement(aim, candidate.scores, labels, drawn).merit for candidate in (one, other)]
         differences.append(merits[0] - merits[1])
     return float(np.mean(differences)), float(np.std(differences))
-
-
-def resamples(count: int, weights: np.ndarray | None, number: int, seed: int) -> Iterator[np.ndarray]:
-    """How much each of `count` rows weighs in each of `number` samples of so many rows with replacement."""
-    generator = np.random.default_rng(seed)
-    for _ in range(number):
-        drawn = generator.multinomial(count, np.full(count, 1 / count)).astype(np.float64)
-        yield drawn if weights is None else drawn * weights
 
 
 def per_label(aim: Aim, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
@@ -289,7 +204,7 @@ def compete(
         )
 
     if single is not None:
-        return Contest(trained(make_heads(1, seed), [single], LOG_LOSS if single.aim is None else THE_AIM), 0, [1.0])
+        return Contest(trained(make_heads(1, seed), [single], LOG_LOSS if single.aim is None else THE_AIM), 0)
     recipes = log_loss_recipes(decays, multiclass)
     heads = make_heads(len(recipes), seed)
     linear = heads if isinstance(heads, Layers) and heads.linear else None
@@ -329,8 +244,7 @@ def compete(
         if recipe.start == "log-loss":
             heads.set_head_(index, best.tensors)
     candidates += trained(heads, recipes, THE_AIM)
-    averaging = linear is not None and linear.num_labels == 1
-    return settled(candidates, aim, labels, weights, seed, linear=averaging)
+    return Contest(candidates, choose(candidates, aim, labels, weights, seed))
 
 
 def one_hot(classes: np.ndarray, count: int) -> np.ndarray:

@@ -178,7 +178,7 @@ class Classifier(Intake):
                     supervision=supervision,
                 )
             self.keep_candidate(contest.candidates[contest.chosen])
-            self.history_ = _history(contest, aim)
+            self.history_ = _history(contest.candidates, contest.chosen, aim)
         else:
             contest = None
             self._solve(aim, fitted)
@@ -442,7 +442,7 @@ class Classifier(Intake):
         return coefficients, offset if mean is None else offset - coefficients @ mean
 
 
-def _history(contest: Contest, aim: Aim) -> list[dict[str, Any]]:
+def _history(candidates: list[Candidate], chosen: int, aim: Aim) -> list[dict[str, Any]]:
     sign = 1 if aim.greater_is_better else -1
     return [
         {
@@ -450,8 +450,7 @@ def _history(contest: Contest, aim: Aim) -> list[dict[str, Any]]:
             "value": sign * one.value,
             "merit": one.merit,
             "step": one.step,
-            "share": share,
-            "chosen": index == contest.chosen,
+            "chosen": index == chosen,
         }
-        for index, (one, share) in enumerate(zip(contest.candidates, contest.shares, strict=True))
+        for index, one in enumerate(candidates)
     ]
