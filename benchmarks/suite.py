@@ -35,7 +35,7 @@ from data import data_folder
 from remade import Remade, compare
 from suite_baselines import Candidate, logistic_regressions, networks
 from suite_data import Features, Rows
-from suite_report import EITHER, OURS, draw, gains, overall, report
+from suite_report import EITHER, OURS, about_errors, draw, gains, overall, report
 
 NAME = "suite"
 MODELS = ("linear", "mlp")
@@ -238,6 +238,7 @@ def section() -> str:
             "standard error is over sets, that of another collection of sets; the second of just these sets, from "
             "their splits. *Lost (Holm)* counts sets with a loss that is significant after Holm's correction.",
             *(table.markdown() for table in tables),
+            about_errors(cells, list(AIMS)),
             page.picture(NAME, "For each aim and set, what the estimator gains over log-loss, linear and networks"),
             *worst_and_best(cells),
             "A threshold that just meets a constraint on the validation rows meets it on other rows about every second "
