@@ -53,6 +53,10 @@ class Ranked(NamedTuple):
         """Which by mean rank, 1 is first."""
         return 1 + sum(self.mean(other) < self.mean(method) - ROUNDING for other in self.methods)
 
+    def lead(self, method: str) -> float:
+        """By how much its mean rank is better than the best of the others."""
+        return min(self.mean(other) for other in self.methods if other != method) - self.mean(method)
+
     def told_place(self, method: str) -> str:
         """The place of how many, and whether another method has the same mean rank."""
         equals = sum(abs(self.mean(other) - self.mean(method)) <= ROUNDING for other in self.methods)
@@ -115,10 +119,10 @@ def _ranked_aims(rows: Sequence[dict[str, str]], ours: str = OURS) -> dict[str, 
     return {aim: found for aim in AIMS if (found := ranked(rows, aim, ours)) is not None}
 
 
-def places(model: str, ours: str) -> list[int]:
-    """For each aim the place by mean rank, 1 is first, of a method in the place of ours among the rivals."""
+def standings(model: str, ours: str) -> list[Ranked]:
+    """For each aim the mean ranks of the rivals and of a method in the place of ours."""
     rows = [*_with_all_methods(Cells(CSV).find(stage="quality"), model), *_suite_rows(model)]
-    return [found.place(ours) for found in _ranked_aims(rows, ours).values()]
+    return list(_ranked_aims(rows, ours).values())
 
 
 def behind_trees(model: str = "linear", ours: str = OURS) -> list[float]:
@@ -151,7 +155,8 @@ def _head(cells: Cells, quality: list[dict[str, str]]) -> str:
         "`aimfor` is the bare loss with the hinge in the same loop. Its defaults were set while looking at other "
         "splits of some of these sets (benchmarks/README.md). How each rival is trained: "
         "`benchmarks/rivals_methods.py`.\n\n"
-        f"`python benchmarks/rivals.py`; {len(sets)} sets ({', '.join(sets)}), splits {', '.join(splits)}, "
+        f"`python benchmarks/rivals.py`; {len(sets)} sets ({', '.join(sets)}), splits {', '.join(splits)}, of networks "
+        "those that their table counts; "
         f"{first['steps']} steps of {first['batch']} rows, six settings each; {first['machine']}; {packages}. "
         f"Cells: [{CSV.name}](../benchmarks/results/{CSV.name}).\n\n"
         f"{page.picture(PLOT.stem, 'Mean ranks of all methods for each aim, with the critical difference')}"
@@ -198,9 +203,9 @@ def _in_place(rows: list[dict[str, str]], model: str) -> str:
         return ""
     text = (
         "Other ways to use aimfor, each ranked among the same rivals in its place: mean rank ± its standard error over "
-        "sets (which place of how many; on how many sets, and the rank of `aimfor` on just these); sets that it was "
-        "not run on are left out. Differences below the critical difference are not distinguishable; on fewer sets "
-        "than above it is larger, as one over the root of their number."
+        "sets (which place of how many; on how many sets and how many splits of each, on the mean, and the rank of "
+        "`aimfor` on just these); sets that it was not run on are left out. Differences below the critical difference "
+        "are not distinguishable; on fewer sets than above it is larger, as one over the root of their number."
     )
     header = ["in place of `aimfor`", *(f"`{aim}`" for aim in AIMS)]
     return "\n\n".join([f"{text} {_budgets(rows, model)}", page.grid(header, body)])
@@ -235,7 +240,7 @@ def _rank_and_place(rows: Sequence[dict[str, str]], aim: str, variant: str) -> s
     bare = ranked([row for row in rows if (row["set"], row["split"]) in places], aim)
     beside = "" if bare is None else f", `aimfor` {bare.mean(OURS):.2f}"
     rank = f"{found.mean(variant):.2f} ± {found.error(variant):.2f}"
-    return f"{rank} ({found.told_place(variant)}; {len(found.sets)} sets{beside})"
+    return f"{rank} ({found.told_place(variant)}; {len(found.sets)} sets of {found.splits:.1f}{beside})"
 
 
 def _place(aim: str, found: Ranked) -> str:

@@ -236,7 +236,9 @@ def section() -> str:
             "threshold there. *Either* has the settings of plain and balanced log-loss and chooses by the estimator's "
             "own rule, metric and area with its noise rule. Exact metric on test rows, mean over sets. The first "
             "standard error is over sets, that of another collection of sets; the second of just these sets, from "
-            "their splits. *Lost (Holm)* counts sets with a loss that is significant after Holm's correction.",
+            "their splits, made larger because these share rows (Nadeau and Bengio). *Won*, *even* and *lost* go by "
+            "the plain standard error over splits of each set, as the numbers of single sets do. *Lost (Holm)* counts "
+            "sets with a loss that is significant after Holm's correction.",
             *(table.markdown() for table in tables),
             about_errors(cells, list(AIMS)),
             page.picture(NAME, "For each aim and set, what the estimator gains over log-loss, linear and networks"),

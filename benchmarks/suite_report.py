@@ -94,19 +94,20 @@ def overall(cells: Cells, aims: Sequence[str], model: str, single: bool) -> page
 
 
 def about_errors(cells: Cells, aims: Sequence[str]) -> str:
-    """What lies between the two standard errors of the linear table: sets that gain much, and many that gain nothing.
+    """What lies between the two standard errors of the linear table: few sets gain much, and others little.
 
-    The signed-rank test over sets does not mind how much the largest gain.
+    The signed-rank test over sets goes by the order of gains and losses, not by how much the largest gain.
     """
     means = [np.array([pair.difference.mean for pair in pairs.values()]) for pairs in gains(cells, aims).values()]
     tests = [stats.wilcoxon(values).pvalue for values in means]
     harmless = [spread(np.maximum(values, 0)) for values in means]
     return (
-        "Sets are unequal: linear models gain much on a few and nothing on most, which the error over sets counts as "
-        "noise. Were every set that lost even instead, the differences to log-loss would still be no more than "
-        f"{', '.join(f'{one.mean / one.error:.1f}' for one in harmless)} of these errors, in the order of the table. "
-        "Wilcoxon's signed-rank test over sets, which asks whether gains outweigh losses and not by how much, has p = "
-        f"{', '.join(f'{p:.3f}' for p in tests)}, two-sided, for each aim by itself."
+        "Sets are unequal: linear models gain much on a few, which the error over sets counts as noise. Were every set "
+        "with a mean difference to log-loss below 0 at 0 instead, the mean over sets would be "
+        f"{', '.join(f'{one.mean / one.error:.2f}' for one in harmless)} of its then smaller error over sets, in the "
+        "order of the table. Wilcoxon's signed-rank test over sets, which goes by the order of gains and losses, has "
+        f"p = {', '.join(f'{p:.3f}' for p in tests)}, two-sided; after Holm's correction over the aims "
+        f"{sum(p < LEVEL for p in holm(tests))} of {len(tests)} stay below {LEVEL:g}."
     )
 
 
