@@ -23,7 +23,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist workste
 .NOTPARALLEL: # two installs into one environment would collide
 
 demo: $(VENV)/.installed-demo
-	$(BIN)/python -m aimfor.cli demo --out demo
+	$(BIN)/python -m aimfor demo --out demo
 
 test: $(VENV)/.installed-dev $(VENV)/.browser
 	$(PYTEST)

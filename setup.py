@@ -13,11 +13,11 @@ from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
-SOURCES = Path("src/aimfor/csrc")
+SOURCES = Path("src/aimfor/loss/engines/csrc")
 FLAGS = ["-std=c++17", "-O3", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"]
 # The libraries, and what each is compiled for: the first of its targets that the compiler knows. Vectors of 256 bits
 # are 5 to 9 times as fast as the oldest common ones; native.py takes the widest that the processor has.
-LIBRARY, WIDE_LIBRARY = "aimfor._native", "aimfor._native_v4"
+LIBRARY, WIDE_LIBRARY = "aimfor.loss.engines.libaimfor", "aimfor.loss.engines.libaimfor_v4"
 TARGETS = {LIBRARY: [[]]}
 if platform.machine() in ("x86_64", "AMD64"):
     TARGETS = {LIBRARY: [["-march=x86-64-v3"], []], WIDE_LIBRARY: [["-march=x86-64-v4"]]}

@@ -38,7 +38,7 @@ import aimfor
 import cifar10_cnn as cnn
 import data
 import remade
-from aimfor.curves import Curve, cumulate
+from aimfor.metrics._curve import Curve, cumulate
 from cifar10_objectives import CLASSES, OBJECTIVES, Named, Objective
 from cifar10_report import CSV, METRICS, RECALLS, report
 from cifar10_report import section as section

@@ -19,7 +19,7 @@ import torch
 import page
 import paper_common as paper
 from aimfor import metrics
-from aimfor.demo import best_precision, figure_1
+from aimfor.cli._demo import best_precision, figure_1
 from common import Cells, Setting, Spread, spread, train_heads
 from remade import Remade, compare
 

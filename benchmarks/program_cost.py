@@ -51,7 +51,7 @@ def run(*arguments: str) -> tuple[float, float]:
         "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL);"
         "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
     )
-    command = [sys.executable, "-c", measured, sys.executable, "-m", "aimfor.cli", *arguments]
+    command = [sys.executable, "-c", measured, sys.executable, "-m", "aimfor", *arguments]
     start = time.perf_counter()
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     told = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout

@@ -28,8 +28,10 @@ import torch
 import aimfor
 import page
 import suite_data
-from aimfor import candidates, metrics, training
-from aimfor.objectives import Recipe
+from aimfor import metrics
+from aimfor.training import _contest as candidates
+from aimfor.training import _loop as training
+from aimfor.training._recipes import Recipe
 from common import Cells
 from data import data_folder
 from remade import Remade, compare

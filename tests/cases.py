@@ -3,8 +3,8 @@
 import pytest
 from torch import Tensor
 
-from aimfor import native
-from aimfor.aims import Anchors
+from aimfor.aims._table import Anchors
+from aimfor.loss.engines import _native as native
 
 NATIVE = pytest.param("native", marks=pytest.mark.skipif(native.problem() is not None, reason=str(native.problem())))
 

@@ -10,9 +10,9 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 
-from aimfor.program.datasets import features_of, prepare
-from aimfor.program.matrices import Matrix
-from aimfor.program.tables import Table, open_table
+from aimfor.tables._dataset import features_of, prepare
+from aimfor.tables._matrix import Matrix
+from aimfor.tables._table import Table, open_table
 
 
 def rows_of(n=600, seed=0) -> pa.Table:

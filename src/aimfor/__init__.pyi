@@ -1,0 +1,32 @@
+from . import metrics as metrics
+from ._base.errors import DataError as DataError
+from ._base.errors import ModelFileError as ModelFileError
+from ._base.errors import UndefinedMetricError as UndefinedMetricError
+from ._base.warnings import InfeasibleConstraintWarning as InfeasibleConstraintWarning
+from ._base.warnings import NoValidationWarning as NoValidationWarning
+from ._base.warnings import PositiveClassWarning as PositiveClassWarning
+from ._base.warnings import UndefinedMetricWarning as UndefinedMetricWarning
+from ._base.warnings import VacuousRangeWarning as VacuousRangeWarning
+from .aims import AUCPR as AUCPR
+from .aims import AUCROC as AUCROC
+from .aims import Aim as Aim
+from .aims import FBeta as FBeta
+from .aims import FPRAtTPR as FPRAtTPR
+from .aims import PrecisionAtRecall as PrecisionAtRecall
+from .aims import RecallAtPrecision as RecallAtPrecision
+from .aims import TPRAtFPR as TPRAtFPR
+from .aims import aim as aim
+from .estimator import Classifier as Classifier
+from .estimator import scorer as scorer
+from .loss import Diagnostics as Diagnostics
+from .loss import Loss as Loss
+from .loss import log_odds as log_odds
+from .loss import pairwise_auc_loss as pairwise_auc_loss
+from .loss import sparse_labels as sparse_labels
+from .loss.engines import Engine as Engine
+from .loss.engines import engine as engine
+from .model_folder import load as load
+from .operating_points import OperatingPoint as OperatingPoint
+from .operating_points import operating_point as operating_point
+
+__version__: str

@@ -1,0 +1,1 @@
+"""What knows nothing of aims: checks, errors, warnings, files, rows."""

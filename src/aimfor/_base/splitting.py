@@ -1,0 +1,50 @@
+"""Which rows are held back, and rows in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+# Rows that are scored at once.
+CHUNK = 8192
+
+
+def chunks(count: int, size: int = CHUNK) -> Iterator[slice]:
+    """Slices that cover `count` rows."""
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+
+def held_back(classes: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers to train on and `count` to hold back, each class by its share but at least once on either side.
+
+    Args:
+        classes: `[n]`, the class of each row; at least two rows of each.
+        count: rows to hold back, at least one for each class.
+        seed: of the draw.
+
+    Returns:
+        Two arrays of row numbers, in order.
+
+    Example:
+        >>> kept, held = held_back(np.array([0, 0, 0, 0, 1, 1]), 3, seed=0)
+        >>> len(kept), len(held), 4 in held or 5 in held
+        (3, 3, True)
+    """
+    generator = np.random.default_rng(seed)
+    kinds, sizes = np.unique(classes, return_counts=True)
+    quota = quotas(sizes, count)
+    held = np.zeros(len(classes), dtype=bool)
+    for kind, taken in zip(kinds, quota, strict=True):
+        rows = np.flatnonzero(classes == kind).astype(np.int32)
+        held[generator.permutation(rows)[:taken]] = True
+    return np.flatnonzero(~held).astype(np.int32), np.flatnonzero(held).astype(np.int32)
+
+
+def quotas(sizes: np.ndarray, count: int) -> np.ndarray:
+    """How many of `count` rows each class gets: its share by largest remainders, but one at least and not all."""
+    wanted = sizes * count / sizes.sum()
+    quota = np.clip(np.floor(wanted).astype(int), 1, sizes - 1)
+    for kind in np.argsort(quota - wanted):
+        quota[kind] += int(quota.sum() < count and quota[kind] < sizes[kind] - 1)
+    return quota

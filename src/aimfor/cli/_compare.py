@@ -1,0 +1,68 @@
+"""The work of `aimfor compare`."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from aimfor.cli._fit import Fitted, aims_of, columns_of_points, deciding_rows, measured, train
+from aimfor.cli._job import Job
+from aimfor.operating_points import operating_point
+from aimfor.training import Candidate, Recipe, Supervision, plain
+
+# Log-loss beside the aim
+
+
+def _balanced(recipe: Recipe) -> bool:
+    return recipe.aim is None and recipe.balanced
+
+
+METHODS = {"log-loss": plain, "balanced log-loss": _balanced}
+
+
+def compare(job: Job, folder: Path, *, splits: int, shown: Supervision) -> list[dict[str, Any]]:
+    """Log-loss, balanced log-loss and the aim: same model, rows and budget, measured on rows that none of them saw.
+
+    Args:
+        job: what to fit.
+        folder: for rows that memory does not hold.
+        splits: how many times the rows are split anew.
+        shown: who shows progress.
+
+    Returns:
+        One dict per split, method and label, as `measure_label` gives, with `split` and `method`.
+    """
+    for name, only in (("solver", "sgd"), ("surrogate", "auto")):
+        value = job.options.get(name, only)
+        if value != only:
+            raise ValueError(f"{name} must be {only!r}, whose candidates are compared, got {value!r}")
+    found = []
+    if job.time is not None:
+        splits = 1  # by time there is but one split
+    for split in range(splits):
+        again = dataclasses.replace(job, seed=job.seed + split)
+        shown.begun("reading the data")
+        fitted = train(again.classifier(), again.dataset(folder), shown)
+        assert fitted.contest is not None, "candidates are there without an exact solver"
+        for method, wanted in METHODS.items():
+            if (candidate := fitted.contest.best(wanted)) is not None:
+                found += [{"split": split, "method": method, **one} for one in measured(_with(fitted, candidate))]
+        found += [{"split": split, "method": "aimfor", **one} for one in measured(fitted)]
+    return found
+
+
+def _with(fitted: Fitted, candidate: Candidate) -> Fitted:
+    """The same rows with the model of another candidate, its operating point chosen on the same rows as ours."""
+    model = copy.copy(fitted.classifier)
+    model.keep_candidate(candidate)
+    held_out, deciding = fitted.held_out, deciding_rows(model, fitted.held_out)
+    scores, labels = model.raw_scores(held_out.features)[deciding], columns_of_points(held_out)[deciding]
+    weights = None if held_out.weights is None else held_out.weights[deciding]
+    options = {"confidence": model.confidence, "sample_weight": weights}
+    model.operating_point_ = tuple(
+        operating_point(labels[:, index], scores[:, index], aim, **options)
+        for index, aim in enumerate(aims_of(model, labels.shape[1]))
+    )
+    return dataclasses.replace(fitted, classifier=model)

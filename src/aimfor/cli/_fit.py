@@ -1,0 +1,245 @@
+"""Fit: from a job to a model folder, and log-loss beside it on the same rows."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import platform
+import shutil
+import time
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aimfor._base.errors import DataError
+from aimfor.aims import Aim
+from aimfor.aims import aim as read_aim
+from aimfor.cli._job import Job
+from aimfor.cli._run import LOCK, Run, alone_in
+from aimfor.estimator import Classifier
+from aimfor.estimator import _holdout as parts
+from aimfor.model_folder import save_model
+from aimfor.operating_points import OperatingPoint, one_per_label, operating_point
+from aimfor.report import MAX_POINTS, UNSEEN, measure_label, story
+from aimfor.tables import Dataset, Part
+from aimfor.training import Candidate, Contest, Supervision, plain
+
+# Where a run keeps what it needs to go on; gone when it is done.
+WORK = ".work"
+# With many labels each curve gets fewer points, as a page has to hold them all.
+LEAST_POINTS = 50
+LIBRARIES = ("aimfor", "torch", "numpy", "scikit-learn", "pyarrow")
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A job that was done: the model, all its candidates (None with an exact solver) and the rows."""
+
+    classifier: Classifier
+    contest: Contest | None
+    dataset: Dataset
+
+    @property
+    def held_out(self) -> Part:
+        """Rows that choose."""
+        return self.dataset.validation if len(self.dataset.validation.labels) else self.dataset.train
+
+    @property
+    def measuring(self) -> tuple[Part, str]:
+        """Rows that measure, and what to call them: those that nothing was chosen on, where there are any."""
+        if len(self.dataset.test.labels):
+            return self.dataset.test, UNSEEN
+        if len(self.dataset.validation.labels):
+            return self.dataset.validation, "the validation rows, which also chose model and threshold"
+        return self.dataset.train, "the rows it was trained on"
+
+    @property
+    def points(self) -> tuple[OperatingPoint, ...]:
+        """One per label."""
+        points = self.classifier.operating_point_
+        return points if isinstance(points, tuple) else (points,)
+
+    def scores(self, part: Part, candidate: Candidate | None = None) -> np.ndarray:
+        """Raw scores `[n, L]` of the rows of a part, by the model or by another candidate."""
+        model = self.classifier
+        if candidate is not None:
+            model = copy.copy(model)
+            model.keep_candidate(candidate)
+        return model.raw_scores(part.features)
+
+
+def fit(job: Job, out: Path, *, command: str, resume: bool, shown: Supervision) -> dict[str, Any]:
+    """Fit, and write the model folder.
+
+    Args:
+        job: what to fit.
+        out: the folder; an earlier model in it stays until the new one is whole.
+        command: how it was asked for, for the page.
+        resume: whether to go on from what an interrupted run left in the folder.
+        shown: who shows progress.
+
+    Returns:
+        The facts of the page, but for its history.
+    """
+    classifier, work = job.classifier(), out / WORK
+    work.mkdir(parents=True, exist_ok=True)
+    run = Run(work, shown)
+    with alone_in(work):
+        if not resume:
+            _empty(work)
+        try:
+            return _fit(job, classifier, out, command, run)
+        finally:
+            # What can be taken up again stays: after a kill, a stop by hand, an error in the midst of training.
+            if run.done or not run.begun_stages:
+                shutil.rmtree(work)
+                if not any(out.iterdir()):
+                    out.rmdir()
+
+
+def _empty(work: Path) -> None:
+    for path in work.iterdir():
+        if path.name != LOCK:
+            path.unlink()
+
+
+def _fit(job: Job, classifier: Classifier, out: Path, command: str, run: Run) -> dict[str, Any]:
+    started = time.monotonic()
+    run.begun("reading the data")
+    dataset = job.dataset(out / WORK)
+    command = job.write(out / WORK, dataset.fingerprint, command)
+    _check_confidence(classifier, dataset)
+    with run.interruptible():
+        fitted = train(classifier, dataset, run)
+    run.begun("measuring")
+    facts = {
+        "aim": str(read_aim(job.aim)),
+        "labels": measured(fitted),
+        "candidates": [{**entry, "chosen": bool(np.any(entry["chosen"]))} for entry in classifier.history_],
+        "data": {"said": dataset.said, **dataset.summary},
+        "made": _made(job, dataset, command, time.monotonic() - started, run.stopped),
+        "confidence": classifier.confidence,
+        "stopped": run.stopped,
+    }
+    chosen = {} if fitted.contest is None else fitted.contest.candidates[fitted.contest.chosen].loss
+    data = {
+        "label_columns": list(job.labels),
+        "labels": list(dataset.label_names),
+        "weight": job.weight,
+        "fingerprint": dataset.fingerprint,
+    }
+    with story(out, facts, run.looks):
+        save_model(
+            out,
+            classifier,
+            preparation=dataset.preparation,
+            extra={"data": data},
+            loss_state={name: chosen[name] for name in ("multipliers", "thresholds", "priors") if name in chosen},
+        )
+    run.done = not run.stopped
+    return facts
+
+
+def train(classifier: Classifier, dataset: Dataset, supervision: Supervision) -> Fitted:
+    """Fit the classifier on the rows of a data set."""
+    held_out = tuple(dataset.validation) if len(dataset.validation.labels) else None
+    contest = classifier.fit_supervised(*dataset.train, held_out, supervision)
+    if len(dataset.label_names) == 1:
+        # Rows came as 0 and 1, a byte each; their names are these.
+        classes = np.asarray(_as_values(dataset.classes))
+        classifier.targets_ = dataclasses.replace(classifier.targets_, classes=classes)
+    return Fitted(classifier, contest, dataset)
+
+
+def _as_values(classes: tuple[str, str]) -> list[Any]:
+    """Classes that were written as truth values or as numbers as such, others as texts."""
+    if classes == ("false", "true"):
+        return [False, True]
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            values = [kind(text) for text in classes]
+            if [str(value) for value in values] == list(classes):
+                return values
+    return list(classes)
+
+
+def measured(fitted: Fitted) -> list[dict[str, Any]]:
+    """Every label on the rows that measure, log-loss beside it."""
+    part, on = fitted.measuring
+    baseline = None if fitted.contest is None else fitted.contest.best(plain)
+    held_out, deciding = fitted.held_out, deciding_rows(fitted.classifier, fitted.held_out)
+    scores, chosen_on = fitted.scores(part), fitted.scores(held_out)[deciding]
+    other = None if baseline is None else fitted.scores(part, baseline)
+    labels, validation = columns_of_points(part), columns_of_points(held_out)[deciding]
+    chosen_weights = None if held_out.weights is None else held_out.weights[deciding]
+    names = fitted.dataset.label_names
+    aims = aims_of(fitted.classifier, len(names))
+    return [
+        measure_label(
+            name,
+            labels=labels[:, index],
+            scores=scores[:, index],
+            baseline_scores=None if other is None else other[:, index],
+            point=fitted.points[index],
+            aim=aims[index],
+            weights=part.weights,
+            validation=(validation[:, index], chosen_on[:, index], chosen_weights),
+            num_points=max(LEAST_POINTS, MAX_POINTS // len(names)),
+            positive=fitted.dataset.classes[1],
+            on=on,
+        )
+        for index, name in enumerate(names)
+    ]
+
+
+def aims_of(classifier: Classifier, num_labels: int) -> list[Aim]:
+    """The aim of each label by itself."""
+    return one_per_label(read_aim(classifier.aim), num_labels)
+
+
+def deciding_rows(classifier: Classifier, held_out: Part) -> np.ndarray:
+    """The numbers of those held-out rows that choose the threshold; with a confidence the others choose the model."""
+    labels, weights = columns_of_points(held_out), held_out.weights
+    present = np.arange(len(labels)) if weights is None else np.flatnonzero(weights)
+    index = classifier.share_out(parts.Part(held_out.features, labels[present], None, present))[1].index
+    assert index is not None
+    return index
+
+
+def columns_of_points(part: Part) -> np.ndarray:
+    return part.labels.reshape(len(part.labels), -1)
+
+
+def _check_confidence(classifier: Classifier, dataset: Dataset) -> None:
+    """Refuse a confidence that even a perfect ranking of the rows that choose the threshold could not give."""
+    if classifier.confidence is None:
+        return
+    held_out = Fitted(classifier, None, dataset).held_out
+    labels = columns_of_points(held_out)[deciding_rows(classifier, held_out)]
+    aims = aims_of(classifier, labels.shape[1])
+    for index, name in enumerate(dataset.label_names):
+        own, aim = labels[:, index], aims[index]
+        point = operating_point(own, own.astype(np.float64), aim, confidence=classifier.confidence)
+        if point.threshold is None:
+            raise DataError(
+                f"confidence {classifier.confidence:g} needs more validation rows for the threshold than {len(own)} "
+                f"with {own.sum()} positives of {name!r}: not even a perfect ranking of them could show {aim}"
+            )
+
+
+def _made(job: Job, dataset: Dataset, command: str, seconds: float, stopped: bool) -> dict[str, str]:
+    versions = [f"python {platform.python_version()}", *(f"{name} {version(name)}" for name in LIBRARIES)]
+    return {
+        "command": command,
+        "versions": ", ".join(versions),
+        "seed": str(job.seed),
+        "when": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "fingerprint": dataset.fingerprint,
+        "seconds": f"{seconds:.1f}" + (", stopped by hand before it was done" if stopped else ""),
+        "model": str(job.options.get("model", "linear")),
+    }

@@ -1,0 +1,132 @@
+"""Ask: what is to be fitted, as plain data that can be written down and taken up again."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aimfor._base.errors import DataError, ModelFileError
+from aimfor._base.files import write_text
+from aimfor._base.json import read_json
+from aimfor.estimator import Classifier
+from aimfor.tables import Dataset, open_table, prepare
+
+JOB = "job.json"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be fitted: data, aim, split and options.
+
+    Attributes:
+        paths: files or folders of the data.
+        labels: names of the label columns.
+        aim: its text.
+        positive: the value of a single label that counts as positive; None for the second in order.
+        weight, group, time: names of columns, or None.
+        numeric, categorical, drop: columns that are told what they are.
+        validation_fraction, test_fraction: shares of the rows that choose and that measure.
+        seed: of everything random.
+        memory: bytes of features that may be held in memory.
+        options: of `Classifier`.
+    """
+
+    paths: tuple[str, ...]
+    labels: tuple[str, ...]
+    aim: str
+    positive: str | None = None
+    weight: str | None = None
+    group: str | None = None
+    time: str | None = None
+    numeric: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    validation_fraction: float = 0.2
+    test_fraction: float = 0.2
+    seed: int = 0
+    memory: int = 256 * 2**20
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def classifier(self) -> Classifier:
+        """Unfitted, its options checked before any row is read."""
+        # Rows are held back here, by group or time if so asked; without any, choices are made on the training rows.
+        try:
+            model = Classifier(self.aim, random_state=self.seed, validation_fraction=0, **self.options)
+            model.check_options()
+        except TypeError as error:  # of a written job, whose values may be anything
+            raise ValueError(str(error)) from error
+        return model
+
+    def dataset(self, folder: Path) -> Dataset:
+        """Its rows, prepared and split; what memory does not hold goes to the folder."""
+        return prepare(
+            open_table(self.paths),
+            labels=self.labels,
+            positive=self.positive,
+            weight=self.weight,
+            group=self.group,
+            time=self.time,
+            validation=self.validation_fraction,
+            test=self.test_fraction,
+            seed=self.seed,
+            numeric=self.numeric,
+            categorical=self.categorical,
+            drop=self.drop,
+            folder=folder,
+            memory=self.memory,
+        )
+
+    def write(self, folder: Path, fingerprint: str, command: str) -> str:
+        """Write it down, with the fingerprint of its data; where it is written already, it must be the same.
+
+        Returns:
+            The command that first asked for it.
+        """
+        path = folder / JOB
+        facts = {"job": dataclasses.asdict(self), "fingerprint": fingerprint, "command": command}
+        facts = json.loads(json.dumps(facts))
+        if path.exists():
+            before = read_json(path)
+            if before.get("job") != facts["job"]:
+                raise ModelFileError(f"{path} is of a run with other options, so that --resume cannot go on with it")
+            if before.get("fingerprint") != fingerprint:
+                raise DataError(f"the data changed since the run in {folder.parent} began: fit again without --resume")
+            return str(before.get("command", command))
+        write_text(path, json.dumps(facts, indent=1))
+        return command
+
+    @classmethod
+    def read(cls, folder: Path) -> Job:
+        """The job written down in a folder."""
+        path = folder / JOB
+        if not path.exists():
+            raise ModelFileError(f"{folder.parent} holds no interrupted run to resume")
+        entries = read_json(path).get("job")
+        if not isinstance(entries, dict) or not _is_job(entries):
+            raise ModelFileError(f"{path} does not hold a job of this version of aimfor")
+        # JSON knows no tuples.
+        given: dict[str, Any] = {
+            name: tuple(entry) if isinstance(entry, list) else entry for name, entry in entries.items()
+        }
+        return cls(**given)
+
+
+def _is_job(entries: dict[str, Any]) -> bool:
+    """Whether these are the fields of a job, each of its kind."""
+    kinds: dict[str, Any] = {
+        "paths": list,
+        "labels": list,
+        "aim": str,
+        **dict.fromkeys(("positive", "weight", "group", "time"), (str, type(None))),
+        **dict.fromkeys(("numeric", "categorical", "drop"), list),
+        **dict.fromkeys(("validation_fraction", "test_fraction"), (int, float)),
+        **dict.fromkeys(("seed", "memory"), int),
+        "options": dict,
+    }
+    if set(entries) != set(kinds) or not all(isinstance(entries[name], kind) for name, kind in kinds.items()):
+        return False
+    texts = all(isinstance(text, str) for entry in entries.values() if isinstance(entry, list) for text in entry)
+    return texts and set(entries["options"]) <= set(Classifier().get_params())

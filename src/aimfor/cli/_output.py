@@ -1,0 +1,140 @@
+"""What the commands print."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+EXIT_CODES = "Exit codes: 0 done, 1 an error told in one sentence, 2 wrong usage, 3 promise not held (--strict)."
+MISSED = 3
+MOST_TOLD = 20  # labels, in text; all are in --json
+
+
+# What comes in and goes out
+
+
+@contextmanager
+def told_in_one_sentence() -> Iterator[None]:
+    """Inside, what the user can mend is told in one sentence, warnings too, and ends the program with 1."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        typer.echo(f"warning: {message}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        warnings.filterwarnings("default", category=UserWarning)
+        try:
+            yield
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            typer.echo(f"error: {where}{error.strerror or error}", err=True)
+            raise typer.Exit(1) from error
+        except (ValueError, ModuleNotFoundError) as error:
+            typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+            raise typer.Exit(1) from error
+
+
+def number_or_auto(name: str, text: str, kind: type[int] | type[float]) -> float | str:
+    if text == "auto":
+        return text
+    try:
+        return kind(text)
+    except ValueError:
+        what = "whole number" if kind is int else "number"
+        raise ValueError(f'{name} must be a {what} or "auto", got {text!r}') from None
+
+
+@contextmanager
+def progress_of(name: str) -> Iterator[Any]:
+    """Progress on a terminal, quiet in a pipe."""
+    from aimfor.estimator import Progress
+    from aimfor.training import Supervision
+
+    if not sys.stderr.isatty():
+        yield Supervision()
+        return
+    with Progress(name) as shown:
+        yield shown
+
+
+def print_json(facts: dict[str, Any]) -> None:
+    typer.echo(json.dumps(facts, indent=1, allow_nan=False))
+
+
+def short(facts: dict[str, Any]) -> dict[str, Any]:
+    labels = [short_label(measured) for measured in facts["labels"]]
+    return {**{name: facts[name] for name in ("aim", "confidence", "stopped", "candidates")}, "labels": labels}
+
+
+def short_label(measured: dict[str, Any]) -> dict[str, Any]:
+    names = (
+        "name",
+        "positive",
+        "on",
+        "rows",
+        "positives",
+        "verdict",
+        "sentence",
+        "metric",
+        "operating",
+        "constraint",
+        "level",
+    )
+    return {name: measured[name] for name in names}
+
+
+def tell(labels: list[dict[str, Any]]) -> None:
+    """What was measured: all of one label or a few, of many how they ended."""
+    if len(labels) > MOST_TOLD:
+        for verdict, count in Counter(measured["verdict"] for measured in labels).most_common():
+            typer.echo(f"{verdict}: {count} of {len(labels)} labels")
+        return
+    for measured in labels:
+        metric = measured["metric"]
+        typer.echo((f"{measured['name']}: " if len(labels) > 1 else "") + measured["sentence"])
+        counted = f"{measured['rows']:,}, {measured['positives']:,} of them positive"
+        typer.echo(f"Measured on {measured['on']}: {counted} ({measured['name']} = {measured['positive']}).")
+        if metric["ours"] is not None:
+            beside = "" if metric["baseline"] is None else f", log-loss {metric['baseline']:.4f}"
+            typer.echo(f"At the best threshold of these very rows: {metric['name']} {metric['ours']:.4f}{beside}.")
+
+
+def print_comparison(found: list[dict[str, Any]]) -> None:
+    """One row per method: means over labels, then mean and standard error over splits."""
+    import numpy as np
+    from rich.console import Console
+    from rich.table import Table
+
+    splits = sorted({one["split"] for one in found})
+    rates = ("precision", "recall", "fpr")
+    table = Table("method", "metric", *(f"{rate} at threshold" for rate in rates), "constraint held")
+    table.title = f"{found[0]['metric']['name']}, on {found[0]['on']}, {found[0]['rows']:,} a split"
+    for method in dict.fromkeys(one["method"] for one in found):
+        own = [[one for one in found if (one["method"], one["split"]) == (method, split)] for split in splits]
+
+        def shown(values: list[list[float | None]]) -> str:
+            means = [np.mean(known) for one in values if (known := [value for value in one if value is not None])]
+            if not means:
+                return "-"
+            error = f" +- {np.std(means, ddof=1) / np.sqrt(len(means)):.4f}" if len(means) > 1 else ""
+            return f"{np.mean(means):.4f}{error}"
+
+        held = [one["constraint"] and one["constraint"]["held"] for group in own for one in group]
+        known = [one for one in held if one is not None]
+        table.add_row(
+            method,
+            shown([[one["metric"]["ours"] for one in group] for group in own]),
+            *(shown([[one["operating"][rate] for one in group] for group in own]) for rate in rates),
+            f"{sum(known)} of {len(known)}" if known else "-",
+        )
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    console.print(table)
+    if len(splits) > 1:
+        console.print(f"{len(splits)} splits; +- is the standard error over splits.")

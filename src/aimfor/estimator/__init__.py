@@ -1,0 +1,5 @@
+"""scikit-learn: a classifier that decides at its operating point."""
+
+from aimfor._base.lazy import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -1,0 +1,9 @@
+from ._calibration import Constant as Constant
+from ._calibration import Curve as Curve
+from ._calibration import Isotonic as Isotonic
+from ._calibration import Logistic as Logistic
+from ._classifier import Classifier as Classifier
+from ._decisions import never_positive as never_positive
+from ._progress import Progress as Progress
+from ._scorer import scorer as scorer
+from ._targets import Targets as Targets

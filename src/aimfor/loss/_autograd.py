@@ -1,0 +1,46 @@
+"""A value computed outside autograd, with its known gradient."""
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+def attach_gradient(value: Tensor, scores: Tensor, gradient: Tensor) -> Tensor:
+    """Give `value`, computed outside autograd, its already known gradient in the scores; keeps `gradient`.
+
+    The gradient may be of a wider type than the scores: it is rounded only after it is multiplied by what comes from
+    above, so that a loss scale can save what half precision would round to 0.
+    """
+    return _AttachedGradient.apply(scores, (value, gradient))  # pyright: ignore[reportReturnType]
+
+
+class _AttachedGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, scores: Tensor, found: tuple[Tensor, Tensor]) -> Tensor:
+        # As a pair they are nothing to autograd, which would ask for a copy of a value that came as it goes.
+        value, ctx.gradient = found
+        ctx.dtype = scores.dtype
+        return value
+
+    @staticmethod
+    def backward(ctx, *grad_outputs: Tensor):
+        # Only where a graph of this backward is wanted does it have to be guarded, which takes as long as itself.
+        return (_guarded if torch.is_grad_enabled() else _handed_over)(ctx, *grad_outputs)
+
+
+def _handed_over(ctx, factor: Tensor) -> tuple[Tensor, None]:
+    gradient = ctx.gradient
+    if gradient is None:
+        raise RuntimeError("backward through the loss a second time: say retain_graph=True the first time")
+    if torch._C._autograd._get_current_graph_task_keep_graph():  # pyright: ignore[reportAttributeAccessIssue]
+        gradient = gradient * factor
+    else:
+        # The graph is used up after this: the gradient is handed over instead of being copied.
+        ctx.gradient = None
+        if not factor.is_cpu or factor.item() != 1:  # elsewhere, looking would make the device wait
+            gradient.mul_(factor)
+    # Asked first: a conversion to the type that it has takes as long as the rest.
+    return gradient if gradient.dtype is ctx.dtype else gradient.to(ctx.dtype), None
+
+
+_guarded = once_differentiable(_handed_over)

@@ -1,0 +1,5 @@
+"""Engines: how the sums of the loss are counted."""
+
+from aimfor._base.lazy import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -1,0 +1,175 @@
+"""Count: from scores and thresholds to the sums per anchor and label that every aim is made of.
+
+This is the plain form, which the faster ones in `fused` and `native` are tested against: a few lines of torch for any
+device and dtype. One pass gives the loss sums, the threshold derivatives, the exact error counts and the gradient of
+the scores. Anchors are visited one by one, so that a `[B, L, K]` tensor never exists.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from aimfor.loss._batch import Batch, Positives, every_entry, valid_positions, valid_scores, valid_weights
+from aimfor.loss._surrogates import Surrogate
+
+
+class Entries(NamedTuple):
+    """A batch entry by entry, each `[B, L]`.
+
+    Attributes:
+        scores: float32 or float64; 0 where the entry has no weight.
+        positive_weights: weight of the entry where its label is 1, else 0.
+        negative_weights: weight of the entry where its label is 0, else 0.
+    """
+
+    scores: Tensor
+    positive_weights: Tensor
+    negative_weights: Tensor
+
+
+class Sums(NamedTuple):
+    """Weighted sums over the rows of a batch, each `[K, L]`.
+
+    Attributes:
+        positive_loss: surrogate loss of the positives (L+ of the paper); weight of positives minus it is `tp_lower`.
+        negative_loss: surrogate loss of the negatives (L-), which is `fp_upper`.
+        positive_slope: derivative of positive_loss in the margin; minus its derivative in the threshold.
+        negative_slope: derivative of negative_loss in the margin, which is its derivative in the threshold.
+        false_negatives: weight of positives with score < threshold.
+        false_positives: weight of negatives with score >= threshold.
+    """
+
+    positive_loss: Tensor
+    negative_loss: Tensor
+    positive_slope: Tensor
+    negative_slope: Tensor
+    false_negatives: Tensor
+    false_positives: Tensor
+
+
+class Counts(NamedTuple):
+    """What a pass gives.
+
+    Attributes:
+        sums: see `Sums`.
+        squares: `[L]`, weighted squares of the scores' distances from a mean.
+        gradient: `[B, L]`, of the total cost by the scores.
+    """
+
+    sums: Sums
+    squares: Tensor
+    gradient: Tensor
+
+
+def entries(batch: Batch) -> Entries:
+    """Check every value of a batch and write it out entry by entry."""
+    scores = batch.scores.detach()
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    weights = _entry_weights(batch.mask, batch.weights, scores)
+    present = weights != 0
+    scores = torch.where(present, scores, 0.0)
+    valid_scores(scores)
+    labels = batch.labels
+    if isinstance(labels, Positives):
+        labels = _dense(valid_positions(labels, scores.shape[1]), scores)
+    labels = torch.where(present, labels, 0)
+    positive = labels == 1
+    every_entry("labels", labels, positive | (labels == 0))
+    return Entries(scores, weights * positive, weights * ~positive)
+
+
+def census(batch: Batch) -> Tensor:
+    """Check every value of a batch and count it: `[3, L]`, weights of negatives and of positives, weighted sum of
+    scores. The classes are counted apart: what is left of the whole would be rounding where one of them is rare."""
+    scores, positive_weights, negative_weights = entries(batch)
+    score_sum = ((positive_weights + negative_weights) * scores).sum(0)
+    return torch.stack([negative_weights.sum(0), positive_weights.sum(0), score_sum]).float()
+
+
+def count(
+    batch: Batch,
+    thresholds: Tensor,
+    positive_cost: Tensor,
+    negative_cost: Tensor,
+    surrogate: Surrogate,
+    sharpness: Tensor | None,
+    score_mean: Tensor,
+    *,
+    errors: bool = True,
+) -> Counts:
+    """The pass over a batch that has been through the census; see `sums_and_gradient` for most arguments, and take
+    `score_mean`, `[L]`, for what the squares are measured from. False positives and negatives are asked for by
+    `errors`; otherwise they may be anything."""
+    checked = entries(batch)
+    b, u_cost, v_cost = (part.to(checked.scores) for part in (thresholds, positive_cost, negative_cost))
+    sums, gradient = sums_and_gradient(checked, b, u_cost, v_cost, surrogate, sharpness)
+    distance = checked.scores - score_mean.to(checked.scores)
+    weights = checked.positive_weights + checked.negative_weights
+    return Counts(sums, (weights * distance.square()).sum(0), gradient)
+
+
+def sums_and_gradient(
+    checked: Entries,
+    thresholds: Tensor,
+    positive_cost: Tensor,
+    negative_cost: Tensor,
+    surrogate: Surrogate,
+    sharpness: Tensor | None = None,
+) -> tuple[Sums, Tensor]:
+    """Sum surrogate losses, slopes and errors over rows, and differentiate their weighted total by the scores.
+
+    Args:
+        checked: the batch.
+        thresholds: `[K, L]`.
+        positive_cost: `[K, L]`, weight of positive_loss in the total that is differentiated.
+        negative_cost: `[K, L]`, weight of negative_loss in that total.
+        surrogate: the stand-in for the 0-1 loss.
+        sharpness: `[L]`, factor on the margins; None for 1.
+
+    Returns:
+        The sums, and `[B, L]` the gradient of sum(positive_cost * positive_loss + negative_cost * negative_loss).
+    """
+    scores, positive_weights, negative_weights = checked
+    signs = torch.where(negative_weights > 0, -1.0, 1.0).to(scores)
+    gradient = torch.zeros_like(scores)
+    sums = scores.new_empty(len(Sums._fields), *thresholds.shape)
+    for anchor, (threshold, *costs) in enumerate(zip(thresholds, positive_cost, negative_cost, strict=True)):
+        margin = signs * (scores - threshold)
+        # A score equal to the threshold is predicted positive: right for a positive, wrong for a negative.
+        wrong_positive, wrong_negative = margin < 0, margin <= 0
+        if sharpness is not None:
+            margin = margin * sharpness
+        loss, slope = surrogate.loss(margin), surrogate.slope(margin)
+        if sharpness is not None:
+            slope = slope * sharpness
+        positive_slope, negative_slope = slope * positive_weights, slope * negative_weights
+        gradient += costs[0] * positive_slope - costs[1] * negative_slope
+        terms = (
+            loss * positive_weights,
+            loss * negative_weights,
+            positive_slope,
+            negative_slope,
+            wrong_positive * positive_weights,
+            wrong_negative * negative_weights,
+        )
+        # Into one tensor: small ones, kept between large ones that go, would keep their memory from being used again.
+        for which, term in enumerate(terms):
+            torch.sum(term, 0, out=sums[which, anchor])
+    return Sums(*sums), gradient
+
+
+def _entry_weights(mask: Tensor | None, weights: Tensor | None, scores: Tensor) -> Tensor:
+    """The weight of each entry, 0 where it is absent."""
+    if weights is None:
+        entry_weights = torch.ones_like(scores)
+    else:
+        valid_weights(weights, mask)
+        entry_weights = weights.to(scores).expand_as(scores)
+    return entry_weights if mask is None else torch.where(mask, entry_weights, 0.0)
+
+
+def _dense(positives: Positives, scores: Tensor) -> Tensor:
+    rows = torch.repeat_interleave(positives.starts.diff())
+    dense = torch.zeros_like(scores)
+    return dense.index_put_((rows, positives.columns), scores.new_ones(()), accumulate=True)

@@ -1,0 +1,19 @@
+from aimfor._base.errors import UndefinedMetricError as UndefinedMetricError
+from aimfor._base.warnings import UndefinedMetricWarning as UndefinedMetricWarning
+
+from ._curve import Curve as Curve
+from ._curve import cumulate as cumulate
+from ._exact import AtThreshold as AtThreshold
+from ._exact import average_precision as average_precision
+from ._exact import f_beta as f_beta
+from ._exact import fpr as fpr
+from ._exact import fpr_at_tpr as fpr_at_tpr
+from ._exact import mean_precision_over_recall as mean_precision_over_recall
+from ._exact import mean_recall_over_precision as mean_recall_over_precision
+from ._exact import mean_tpr_over_fpr as mean_tpr_over_fpr
+from ._exact import precision as precision
+from ._exact import precision_at_recall as precision_at_recall
+from ._exact import recall as recall
+from ._exact import recall_at_precision as recall_at_precision
+from ._exact import roc_auc as roc_auc
+from ._exact import tpr_at_fpr as tpr_at_fpr

@@ -1,0 +1,97 @@
+"""Measuring, first half: scores sorted once into what every threshold catches. All exact metrics read this curve."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aimfor._base.arrays import Array
+
+
+class Curve(NamedTuple):
+    """Weighted counts at every distinct score, where score >= threshold means "positive"."""
+
+    thresholds: Array  # the distinct scores, from high to low
+    tp: Array  # weight of the positives at or above each threshold
+    fp: Array  # weight of the negatives at or above each threshold
+    num_positives: float
+    num_negatives: float
+
+    @property
+    def precision(self) -> Array:
+        """Precision at each threshold; it always exists, as each threshold is the score of a row with weight."""
+        return self.tp / (self.tp + self.fp)
+
+    @property
+    def recall(self) -> Array:
+        """Recall (true-positive rate) at each threshold, for data with positives."""
+        return self.tp / self.num_positives
+
+    @property
+    def fpr(self) -> Array:
+        """False-positive rate at each threshold, for data with negatives."""
+        return self.fp / self.num_negatives
+
+    @property
+    def best_precision(self) -> Array:
+        """The highest precision at this threshold or any lower one, that is with at least this recall."""
+        return np.maximum.accumulate(self.precision[::-1])[::-1]
+
+    @property
+    def gained_tp(self) -> Array:
+        """Weight of the positives whose score is exactly each threshold."""
+        return np.diff(self.tp, prepend=0.0)
+
+    def at(self, threshold: float) -> tuple[float, float]:
+        """Weight of the positives and of the negatives with score >= threshold, for any threshold."""
+        reached = int(np.searchsorted(-self.thresholds, -threshold, side="right"))
+        return (float(self.tp[reached - 1]), float(self.fp[reached - 1])) if reached else (0.0, 0.0)
+
+
+def cumulate(labels: NDArray[np.bool_], scores: Array, weights: Array) -> Curve:
+    """Sort the scores and cumulate the weights of both classes; equal scores enter together.
+
+    Args:
+        labels: shape [n], True for positives.
+        scores: shape [n], finite.
+        weights: shape [n], >= 0; a row of weight 0 is as good as absent, and its score is no threshold.
+
+    Returns:
+        The curve, with one entry per distinct score. Where the largest weight is beyond 2^900 or below 2^-900, the
+        counts are in units of 2^100 or 2^-100.
+
+    Example:
+        >>> curve = cumulate(np.array([True, False, True]), np.array([2.0, 1.0, 1.0]), np.ones(3))
+        >>> curve.thresholds, curve.tp, curve.fp
+        (array([2., 1.]), array([1., 2.]), array([0., 1.]))
+    """
+    weights = _within_reach(weights)
+    present = np.flatnonzero(weights > 0)
+    order = present[np.argsort(-scores[present], kind="stable")]
+    labels, scores, weights = labels[order], scores[order], weights[order]
+    last_of_tie = np.ones(scores.size, dtype=bool)
+    last_of_tie[:-1] = scores[1:] != scores[:-1]
+    tp = _running_sum(np.where(labels, weights, 0.0))[last_of_tie]
+    fp = _running_sum(np.where(labels, 0.0, weights))[last_of_tie]
+    # The totals are the last cumulated sums, not sums of their own, so that recall and fpr end at exactly 1.
+    return Curve(scores[last_of_tie], tp, fp, float(tp[-1]) if tp.size else 0.0, float(fp[-1]) if fp.size else 0.0)
+
+
+def _within_reach(weights: Array) -> Array:
+    # Sums of the largest floats overflow, and products of the smallest lose their digits. All rates are ratios, so the
+    # unit is free; a power of two rounds nothing but what is 1e-500 of the largest.
+    largest = float(weights.max(initial=0.0))
+    if largest > 2.0**900:
+        return weights * 2.0**-100
+    return weights * 2.0**100 if 0 < largest < 2.0**-900 else weights
+
+
+def _running_sum(weights: Array) -> Array:
+    # A plain cumsum drifts: a million weights of 0.1 are off by 1e-11 of their sum, and a target met exactly would be
+    # missed. What each addition rounds away is known exactly (Knuth's two-sum) and is added back.
+    after = np.cumsum(weights)
+    before = np.append(0.0, after[:-1])
+    added = after - before
+    return after + np.cumsum((before - (after - added)) + (weights - added))

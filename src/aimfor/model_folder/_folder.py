@@ -1,0 +1,181 @@
+"""Keep: a fitted classifier as a folder that anyone may open, as reading it runs nothing that is in it.
+
+`model.json` holds what people can read, `model.safetensors` the numbers. The first names the second by its hash, so
+replacing `model.json` is the one moment in which a new model takes the place of an old one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from aimfor._base.checks import rule
+from aimfor._base.errors import ModelFileError
+from aimfor._base.files import not_written, read_bytes, sync_folder, write_bytes
+from aimfor.estimator import Classifier
+from aimfor.model_folder._restore import restore
+from aimfor.model_folder._schema import LoadedModel, facts_of, read_facts, shapes_of, tensors_of, to_text
+
+FACTS, TENSORS = "model.json", "model.safetensors"
+# What is larger is refused unread.
+MOST_FACTS = 64 * 2**20
+# Of a safetensors file, beyond its numbers: its own limit is far above what the few names of a model need.
+MOST_HEADER = 2**20
+WAITING = re.compile(r"model-[0-9a-f]{64}\.safetensors|\.model-[0-9a-f]{64}\.safetensors\.part")
+DTYPES = {
+    "BOOL": torch.bool,
+    "U8": torch.uint8,
+    "I8": torch.int8,
+    "I16": torch.int16,
+    "I32": torch.int32,
+    "I64": torch.int64,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "F32": torch.float32,
+    "F64": torch.float64,
+}
+
+
+def save_model(
+    folder: str | os.PathLike[str],
+    classifier: Classifier,
+    *,
+    preparation: Any = None,
+    extra: Mapping[str, Any] | None = None,
+    loss_state: Mapping[str, Tensor] | None = None,
+) -> None:
+    """Write a fitted classifier to a folder; whatever interrupts it, the folder holds the old model or the new one.
+
+    Args:
+        folder: made where there is none.
+        classifier: fitted, with model "linear" or "mlp".
+        preparation: a `Preparation` that makes its features from raw columns.
+        extra: more entries of model.json, as plain data: where the rows came from, say. Readers do not check them.
+        loss_state: `multipliers` and `thresholds` `[K, L]` and `priors` `[L]` of the loss, those that there are.
+
+    Raises:
+        ModelFileError: where the model is not of that kind, or the folder cannot be written.
+    """
+    folder = Path(folder)
+    check_is_fitted(classifier, ["model_", "calibration_"] if classifier.calibrate else "model_")
+    if classifier.model not in ("linear", "mlp"):
+        raise ModelFileError(
+            f'model must be "linear" or "mlp" to be saved, as reading a file must run no code, got {classifier.model!r}'
+        )
+    data = safetensors.torch.save(tensors_of(classifier, loss_state or {}))
+    digest = hashlib.sha256(data).hexdigest()
+    with _told("a model must be one that can be read back to be saved"):
+        text = to_text(facts_of(classifier, preparation, extra or {}, loss_state or {}, digest))
+        # What could not be read back is not written.
+        rule(len(text) <= MOST_FACTS, "the facts", f"must have at most {MOST_FACTS:,} bytes", f"{len(text):,}")
+        restore(read_facts(text), read_tensors(data))
+    waiting = folder / _waiting(digest)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_bytes(waiting, data)
+        write_bytes(folder / FACTS, text)
+        # From here on the new model is in force: a reader finds its tensors under either name.
+        os.replace(waiting, folder / TENSORS)
+        sync_folder(folder)
+    except OSError as error:
+        raise not_written(folder, error) from error
+    finally:
+        _tidy(folder)
+
+
+def load_model(folder: str | os.PathLike[str]) -> LoadedModel:
+    """Read what `save_model` wrote; nothing in it is run, and nothing is taken on trust.
+
+    Args:
+        folder: of the model.
+
+    Raises:
+        ModelFileError: where a file is missing, damaged, too large or of another kind, in one sentence.
+    """
+    folder = Path(folder)
+    text = read_bytes(folder / FACTS, MOST_FACTS)
+    with _told(f"{folder / FACTS} must describe a model"):
+        facts = read_facts(text)
+    # The tensors still wait under their hash where a process was stopped just before their last renaming.
+    path = folder / _waiting(facts["sha256"])
+    path = path if os.path.lexists(path) else folder / TENSORS
+    data = read_bytes(path, 8 * sum(map(math.prod, shapes_of(facts).values())) + MOST_HEADER)
+    if hashlib.sha256(data).hexdigest() != facts["sha256"]:
+        raise ModelFileError(f"{path} must be the file that {FACTS} names by its hash, got another or a damaged one")
+    with _told(f"{folder} must hold a model"):
+        return restore(facts, read_tensors(data))
+
+
+def load(path: str | os.PathLike[str]) -> Classifier | Pipeline:
+    """Give back the estimator that a model folder holds, with identical scores and decisions.
+
+    Args:
+        path: the folder.
+
+    Returns:
+        A fitted `Classifier`; behind its preparation, as a `Pipeline` for tables of raw columns, where it has one.
+
+    Raises:
+        ModelFileError: where a file is missing, damaged, too large or of another kind, in one sentence.
+    """
+    loaded = load_model(path)
+    if loaded.preparation is None:
+        return loaded.classifier
+    return Pipeline([("preparation", loaded.preparation), ("classifier", loaded.classifier)])
+
+
+def read_tensors(data: bytes) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, of the kinds that numbers of a model come in.
+
+    Raises:
+        ValueError: where it is no such file.
+    """
+    try:
+        views = safetensors.deserialize(data)
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"the tensors must be a whole safetensors file, got: {error}") from error
+    tensors = {}
+    for name, view in views:
+        rule(view["dtype"] in DTYPES, f"the dtype of tensor {name!r}", f"must be one of {list(DTYPES)}", view["dtype"])
+        dtype = DTYPES[view["dtype"]]
+        # torch makes no tensor of an empty buffer
+        tensor = torch.frombuffer(view["data"], dtype=dtype) if view["data"] else torch.empty(0, dtype=dtype)
+        tensors[name] = tensor.reshape(view["shape"])
+    return tensors
+
+
+def _waiting(digest: str) -> str:
+    return f"model-{digest}.safetensors"
+
+
+def _tidy(folder: Path) -> None:
+    """Remove tensors that wait under their hash, or parts of them, that model.json does not name."""
+    named = None
+    with contextlib.suppress(ValueError):  # none yet, or no model
+        named = _waiting(read_facts(read_bytes(folder / FACTS, MOST_FACTS))["sha256"])
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            if WAITING.fullmatch(path.name) and path.name != named:
+                path.unlink()
+
+
+@contextlib.contextmanager
+def _told(must: str) -> Iterator[None]:
+    """What is wrong with contents, behind a rule that they break; a number in JSON may be too large for any float."""
+    try:
+        yield
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ModelFileError(f"{must}, got: {str(error)[:300]}") from error

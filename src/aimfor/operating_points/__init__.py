@@ -1,0 +1,5 @@
+"""Thresholds on held-out scores, with a stated confidence."""
+
+from aimfor._base.lazy import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -1,0 +1,177 @@
+"""Decide: from held-out scores to a threshold, with a stated confidence that its constraint holds on new data.
+
+Without a confidence the threshold is the best of all distinct scores on the data at hand. With one, the constraint
+holds on the population the rows were drawn from with at least that probability, for any distribution of the scores and
+any number of rows. `docs/operating_points.md` has the argument, `certain` and `_walk` have it in short.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aimfor import metrics
+from aimfor._base import checks
+from aimfor._base.arrays import ROUNDING, Array, Values
+from aimfor.aims import Aim, FBeta, PointAim, show_target
+from aimfor.aims import aim as read_aim
+from aimfor.metrics import Curve, cumulate
+from aimfor.operating_points._confidence import certain, intervals_of
+from aimfor.operating_points._record import (
+    INTERVAL_LEVEL,
+    Counts,
+    OperatingPoint,
+    percent,
+    ratio,
+    valid_confidence,
+)
+from aimfor.operating_points._rows import LabelRows, columns_of
+
+NEEDS_EQUAL_WEIGHTS = "confidence needs equal sample weights, as exact tails count rows, got unequal ones"
+NO_POSITIVE, NO_NEGATIVE = "y_true holds no positive", "y_true holds no negative"
+
+
+def operating_point(
+    y_true: Values,
+    y_score: Values,
+    aim: str | Aim,
+    *,
+    confidence: float | None = None,
+    sample_weight: Values | None = None,
+    source: str = "held-out data",
+) -> Any:
+    """Choose the threshold for an aim on held-out data: of all distinct scores the best that keeps the constraint.
+
+    F_beta takes its best threshold; an area (aucpr, aucroc) has no threshold of its own and takes the one of best F1.
+    Where no threshold qualifies, or a class that the aim needs is missing, nothing is raised: `threshold` is None, with
+    the reason.
+
+    Args:
+        y_true: labels 0 or 1, shape [n] or [n, num_labels].
+        y_score: finite scores of the same shape, higher meaning more positive; not those the model was trained on.
+        aim: a record or its text; with one target per label for [n, num_labels] if it likes.
+        confidence: in (0, 1); the constraint then holds on the population with at least this probability, for rows
+            drawn independently from it; for each label by itself. Needs an aim with a constraint, and equal weights.
+        sample_weight: weights >= 0, one per row or per entry.
+        source: the data in words, for the record.
+
+    Returns:
+        An `OperatingPoint` for shape [n], a tuple of them, one per label, for [n, num_labels].
+
+    Example:
+        >>> point = operating_point([1, 1, 0, 1, 0], [5, 4, 3, 2, 1], "recall@precision>=0.75")
+        >>> point.threshold, point.recall, point.precision
+        (2.0, 1.0, 0.75)
+        >>> operating_point([0, 1], [2, 1], "recall@precision>=0.9").threshold is None
+        True
+    """
+    record = read_aim(aim)
+    data = checks.metric_arrays(y_true, y_score, sample_weight)
+    confidence = valid_confidence(confidence, record)
+    if not isinstance(source, str):
+        raise TypeError(f"source must be a text, got {source!r}")
+    columns = columns_of(data)
+    aims = one_per_label(record, None if data.labels.ndim == 1 else len(columns))
+    points = tuple(_choose(rows, aim, confidence, source) for rows, aim in zip(columns, aims, strict=True))
+    return points[0] if data.labels.ndim == 1 else points
+
+
+def one_per_label(aim: Aim, num_labels: int | None) -> list[Aim]:
+    """The aim once for each label, with the targets of that label; None is one label, given without its axis."""
+    for count in aim.label_counts():
+        rule = "one target where y_true has shape [n]" if num_labels is None else f"one target or {num_labels}"
+        checks.rule(count == num_labels, "aim", f"must have {rule}", repr(str(aim)))
+    if not aim.label_counts():
+        return [aim] * (num_labels or 1)
+    assert num_labels is not None
+    assert dataclasses.is_dataclass(aim)
+    values = {field.name: getattr(aim, field.name) for field in dataclasses.fields(aim)}
+    targets = {name: value for name, value in values.items() if isinstance(value, tuple)}
+    return [
+        dataclasses.replace(aim, **{name: value[label] for name, value in targets.items()})
+        for label in range(num_labels)
+    ]
+
+
+def _choose(rows: LabelRows, aim: Aim, confidence: float | None, source: str) -> OperatingPoint:
+    if confidence is not None and rows.weights is not None:
+        raise ValueError(NEEDS_EQUAL_WEIGHTS)
+    curve = cumulate(rows.labels, rows.scores, np.ones(rows.labels.size) if rows.weights is None else rows.weights)
+    if isinstance(aim, PointAim):
+        chosen, index, reason = _best_at_constraint(rows, curve, aim, confidence)
+    else:
+        chosen, index, reason = _best_f_beta(rows, curve, aim.beta if isinstance(aim, FBeta) else 1.0)
+    tp, fp = (0.0, 0.0) if index is None else (float(curve.tp[index]), float(curve.fp[index]))
+    # Sums of weights are rounded, hence max: a difference of 0 may come out below it.
+    counts = Counts(tp, fp, max(0.0, curve.num_positives - tp), max(0.0, curve.num_negatives - fp))
+    if rows.weights is None:
+        counts = Counts(*map(int, counts))
+    level = INTERVAL_LEVEL if confidence is None else confidence
+    return OperatingPoint(
+        aim=str(aim),
+        threshold=None if reason is not None else float(curve.thresholds[index]),
+        chosen=chosen,
+        precision=ratio(counts.tp, counts.fp),
+        recall=ratio(counts.tp, counts.fn),
+        fpr=ratio(counts.fp, counts.tn),
+        counts=counts,
+        intervals=intervals_of(counts, level) if rows.weights is None else None,
+        confidence=confidence,
+        num_rows=rows.labels.size,
+        num_positives=int(rows.labels.sum()),
+        source=source,
+        reason=reason,
+    )
+
+
+class _Choice(NamedTuple):
+    """What was looked for, an index of the curve (None: nothing is predicted positive), and why it does not qualify."""
+
+    chosen: str
+    index: int | None
+    reason: str | None
+
+
+def _best_f_beta(rows: LabelRows, curve: Curve, beta: Any) -> _Choice:
+    chosen = f"best F{show_target(beta)}"
+    if curve.num_positives == 0:
+        return _Choice(chosen, None, NO_POSITIVE)
+    threshold = metrics.f_beta(rows.labels, rows.scores, beta, sample_weight=rows.weights).threshold
+    return _Choice(chosen, int(np.flatnonzero(curve.thresholds == threshold)[0]), None)
+
+
+def _best_at_constraint(rows: LabelRows, curve: Curve, aim: PointAim, confidence: float | None) -> _Choice:
+    # The text of the aim says all that is needed: "recall@precision>=" is objective, constrained rate and sense.
+    objective, constrained = aim.text[:-2].split("@")
+    at_least, target = aim.text[-2:] == ">=", aim.target
+    assert not isinstance(target, tuple)
+    constraint = f"{constrained} {aim.text[-2:]} {show_target(target)}"
+    chosen = f"{'most' if aim.greater_is_better else 'least'} {objective} with {constraint}"
+    if curve.num_positives == 0:
+        return _Choice(chosen, None, NO_POSITIVE)
+    if curve.num_negatives == 0 and "fpr" in (objective, constrained):
+        return _Choice(chosen, None, NO_NEGATIVE)
+    shortfall = (target - _rate_of(curve, constrained)) * (1 if at_least else -1)
+    allowed = (shortfall <= ROUNDING * target) & (curve.tp > 0)
+    reason = f"no threshold has {constraint}"
+    if confidence is not None:
+        shortfall, qualified = certain(rows, curve, constrained, target, 1 - confidence)
+        allowed &= qualified
+        reason += f" with {percent(confidence)} confidence"
+    if allowed.any():
+        reason = None
+    else:
+        allowed = shortfall <= shortfall.min()
+    candidates = np.flatnonzero(allowed)
+    value = _rate_of(curve, objective)[candidates] * (1 if aim.greater_is_better else -1)
+    tied = candidates[value >= value.max() - ROUNDING * abs(value.max())]
+    # Of equal objectives the one that keeps the constraint better; where it is certain anyway, the one that is better
+    # in the objective on the population: more recall and tpr come with a lower threshold, less fpr with a higher one.
+    lowest = constrained in ("recall", "tpr") if confidence is None else objective != "fpr"
+    return _Choice(chosen, int(tied[-1 if lowest else 0]), reason)
+
+
+def _rate_of(curve: Curve, name: str) -> Array:
+    return getattr(curve, "recall" if name == "tpr" else name)

@@ -1,0 +1,111 @@
+"""Exact finite-sample confidence of a threshold, and intervals of rates."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aimfor._base.arrays import Array
+from aimfor.metrics import Curve
+from aimfor.operating_points._record import (
+    Counts,
+    Interval,
+    Intervals,
+)
+from aimfor.operating_points._rows import LabelRows
+
+
+def certain(
+    rows: LabelRows, curve: Curve, constrained: str, target: float, level: float
+) -> tuple[Array, NDArray[np.bool_]]:
+    """The exact p-value of "the constraint is broken" at each threshold, and at which thresholds it is kept.
+
+    With probability at least 1 - level it is kept in the population at all of these, so any of them may be taken.
+    Recall and false-positive rate fall as the threshold rises, in the population as in the data. So the thresholds that
+    break the constraint lie beyond a point that no data move, and tests at the full level that start at the other end
+    are a fixed sequence: it errs only if it passes that point. Precision goes up and down and has a walk of its own.
+    """
+    if constrained == "precision":
+        predicted = (curve.tp + curve.fp).astype(np.int64)
+        kept = _walk(rows, target, level)
+        return _upper_tail(curve.tp, predicted, target), kept[predicted]
+    if constrained == "fpr":
+        tails = _upper_tail(curve.num_negatives - curve.fp, curve.num_negatives, 1 - target)
+    else:
+        tails = _upper_tail(curve.tp, curve.num_positives, target)
+    return tails, tails <= level
+
+
+def _walk(rows: LabelRows, min_precision: float, level: float) -> NDArray[np.bool_]:
+    """For each number of rows taken from the top, 0 to n, whether the precision of the population is certain there.
+
+    A walk goes down row by row from one of several starts, while the p-value stays within its share of the level; on
+    reaching the next start it adds that one's share. Rows of one score are walked in an order drawn without a look at
+    the labels, which makes of any scores some without ties. A start is tested but not given: its p-value is that of
+    a threshold at the next row, as the rows above a row are a sample of the population above it, and the row is not.
+    """
+    n = rows.labels.size
+    order = np.lexsort((np.random.default_rng(0).random(n), -rows.scores))
+    tp = np.append(0, np.cumsum(rows.labels[order]))
+    tails = _upper_tail(tp, np.arange(n + 1), min_precision)
+    starts, shares = _starts(n, min_precision, level)
+    kept = np.zeros(n + 1, dtype=bool)
+    carried = 0.0
+    for start, end, share in zip(starts, [*starts[1:], n + 1], shares, strict=True):
+        first = start if carried else start + 1
+        carried += share
+        failed = np.flatnonzero(tails[start:end] > carried)
+        kept[first : start + failed[0] if failed.size else end] = True
+        carried = 0.0 if failed.size else carried
+    return kept
+
+
+def _starts(n: int, min_precision: float, level: float) -> tuple[list[int], list[float]]:
+    """The starts of the walk, in rows, and the share of the level that each has: by n and the aim alone.
+
+    Each start has twice the rows of the one before and half its share. The first is where a third of the level is
+    enough for rows that are all positive, so that there is room for a negative soon after. Of the rules simulated, this
+    one gave up least recall on average over sizes, priors and targets, with and without negatives at the very top.
+    """
+    starts = [math.ceil(math.log(level / 3) / math.log(min_precision))]
+    while 2 * starts[-1] < n:
+        starts.append(2 * starts[-1])
+    shares = [0.5**index for index in range(len(starts))]
+    return starts, [level * share / sum(shares) for share in shares]
+
+
+def _upper_tail(successes: NDArray, trials: NDArray | float, rate: float) -> Array:
+    """P(Binomial(trials, rate) >= successes)."""
+    special = _scipy_special()
+    tails = special.betainc(np.maximum(successes, 1), trials - successes + 1, rate)
+    return np.where(successes > 0, tails, 1.0)
+
+
+def intervals_of(counts: Counts, level: float) -> Intervals:
+    """Exact intervals of the three rates."""
+    return Intervals(
+        _clopper_pearson(counts.tp, counts.fp, level),
+        _clopper_pearson(counts.tp, counts.fn, level),
+        _clopper_pearson(counts.fp, counts.tn, level),
+    )
+
+
+def _clopper_pearson(hits: float, misses: float, level: float) -> Interval | None:
+    if hits + misses == 0:
+        return None
+    special, tail = _scipy_special(), (1 - level) / 2
+    low = float(special.betaincinv(hits, misses + 1, tail)) if hits else 0.0
+    high = float(special.betaincinv(hits + 1, misses, 1 - tail)) if misses else 1.0
+    return low, high
+
+
+def _scipy_special():
+    try:
+        from scipy import special
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "operating_point needs scipy for its binomial tails: pip install 'aimfor[sklearn]'"
+        ) from None
+    return special

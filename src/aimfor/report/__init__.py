@@ -1,0 +1,5 @@
+"""Numbers become metrics.json, history.csv and report.html."""
+
+from aimfor._base.lazy import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -1,0 +1,245 @@
+"""Tell, first half: what a model does on rows it never saw, as plain numbers for `metrics.json` and the page.
+
+Everything is counted exactly on the rows given. Numbers are finite, and None stands where one does not exist.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aimfor._base import checks
+from aimfor._base.arrays import ROUNDING, Values
+from aimfor._base.errors import UndefinedMetricError
+from aimfor.aims import AUCROC, Aim, PointAim, RecallAtPrecision, TPRAtFPR
+from aimfor.metrics import Curve, cumulate
+from aimfor.operating_points import (
+    INTERVAL_LEVEL,
+    Counts,
+    LabelRows,
+    OperatingPoint,
+    columns_of,
+    intervals_of,
+    operating_point,
+    ratio,
+)
+from aimfor.report._sentences import plain_name, sentence_of, verdict_of
+
+MAX_POINTS, MAX_BINS = 1000, 50
+UNSEEN = "rows the model never saw"
+# Share of the rows at either end of the scores that the histogram puts into its outermost bins: a few far scores would
+# press all others into one bin.
+FAR = 0.002
+PROMISES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+PROMISED_FPR = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+
+
+def measure_label(
+    name: str,
+    *,
+    labels: Values,
+    scores: Values,
+    baseline_scores: Values | None = None,
+    point: OperatingPoint,
+    aim: Aim,
+    weights: Values | None = None,
+    validation: tuple[Values, Values, Values | None] | None = None,
+    num_points: int = MAX_POINTS,
+    positive: str = "1",
+    on: str = UNSEEN,
+) -> dict[str, Any]:
+    """Measure one label on rows that the model never saw.
+
+    Args:
+        name: of the label.
+        labels: 0 or 1 of the test rows, shape [n].
+        scores: finite scores of the test rows.
+        baseline_scores: scores of log-loss for the same rows, to stand beside.
+        point: the operating point.
+        aim: with the target of this label alone.
+        weights: of the test rows, >= 0.
+        validation: labels, scores and weights (or None) of the rows that chose the operating point, for `promise`.
+        num_points: the most points of a curve; the operating threshold is one more.
+        positive: the class that counts as positive, in words.
+        on: which rows these are, in words.
+
+    Returns:
+        A dict of finite numbers, texts, lists and None. `metric` is the aim's exact metric; `operating` has counts and
+        rates at the operating threshold; `constraint` has the target and whether it `held` on these rows; `curve` has
+        exact counts at thresholds from high to low; `promise` has for a grid of targets the threshold that validation
+        rows chose and what it delivers here (None without those rows); `sentence` says it all in one.
+
+    Example:
+        >>> point = operating_point([1, 1, 0, 1, 0], [5, 4, 3, 2, 1], "recall@precision>=0.75")
+        >>> rows = {"labels": [1, 0, 1, 0], "scores": [5, 1, 3, 2]}
+        >>> measured = measure_label("fraud", **rows, point=point, aim=RecallAtPrecision(0.75))
+        >>> measured["constraint"]
+        {'rate': 'precision', 'sense': '>=', 'target': 0.75, 'held': False}
+        >>> measured["operating"]["tp"], measured["operating"]["fp"], measured["metric"]["ours"]
+        (2, 1, 1.0)
+    """
+    rows = _rows(labels, scores, weights)
+    level = INTERVAL_LEVEL if point.confidence is None else point.confidence
+    ours = _Measured(rows, _curve(rows), level)
+    baseline = None if baseline_scores is None else _rows(labels, baseline_scores, weights)
+    operating = {"threshold": point.threshold, **ours.at(point.threshold)}
+    constraint = _constraint(aim, operating)
+    measured = {
+        "name": name,
+        "positive": positive,
+        "on": on,
+        "rows": rows.labels.size,
+        "positives": int(rows.labels.sum()),
+        "num_positives": _number(ours.curve.num_positives),
+        "num_negatives": _number(ours.curve.num_negatives),
+        "level": level,
+        "metric": {
+            "name": str(aim),
+            "ours": _metric(aim, rows),
+            "baseline": baseline and _metric(aim, baseline),
+            "greater_is_better": aim.greater_is_better,
+        },
+        "chosen": point.chosen,
+        "reason": point.reason,
+        "operating": operating,
+        "constraint": constraint,
+        "curve": _thinned(ours.curve, num_points, point.threshold),
+        "baseline": baseline and _thinned(_curve(baseline), num_points),
+        "histogram": _histogram(rows),
+        "promise": validation and _promise(_kin(aim), ours, validation, point.confidence),
+    }
+    verdict = verdict_of(operating, constraint)
+    return {**measured, "verdict": verdict, "sentence": sentence_of(verdict, measured, point.source)}
+
+
+class _Measured(NamedTuple):
+    rows: LabelRows
+    curve: Curve
+    level: float  # of the intervals
+
+    def at(self, threshold: float | None) -> dict[str, Any]:
+        """Counts, rates and their intervals at a threshold; all None without one."""
+        if threshold is None:
+            return dict.fromkeys((*Counts._fields, "precision", "recall", "fpr", "intervals"))
+        tp, fp = self.curve.at(threshold)
+        # Sums of weights are rounded, hence max: a difference of 0 may come out below it.
+        fn, tn = max(0.0, self.curve.num_positives - tp), max(0.0, self.curve.num_negatives - fp)
+        counts = Counts(*map(_number, (tp, fp, fn, tn)))
+        return {
+            **counts._asdict(),
+            "precision": ratio(tp, fp),
+            "recall": ratio(tp, fn),
+            "fpr": ratio(fp, tn),
+            "intervals": intervals_of(counts, self.level)._asdict() if self.rows.weights is None else None,
+        }
+
+
+def _rows(labels: Values, scores: Values, weights: Values | None) -> LabelRows:
+    data = checks.metric_arrays(labels, scores, weights)
+    if data.labels.ndim != 1:
+        raise ValueError(f"labels must have shape [n], got {data.labels.shape}")
+    return columns_of(data)[0]
+
+
+def _curve(rows: LabelRows) -> Curve:
+    return cumulate(rows.labels, rows.scores, np.ones(rows.labels.size) if rows.weights is None else rows.weights)
+
+
+def _number(value: float) -> float:
+    return int(value) if float(value).is_integer() else float(value)
+
+
+def _metric(aim: Aim, rows: LabelRows) -> float | None:
+    try:
+        return float(aim.metric(rows.labels, rows.scores, sample_weight=rows.weights))
+    except UndefinedMetricError:
+        return None
+
+
+def _constraint(aim: Aim, operating: dict[str, Any]) -> dict[str, Any] | None:
+    if not isinstance(aim, PointAim):
+        return None
+    assert not isinstance(aim.target, tuple)
+    rate, sense = _constrained(aim), aim.text[-2:]
+    value = operating[rate]
+    held = None if value is None else _keeps(value, sense, aim.target)
+    return {"rate": rate, "sense": sense, "target": float(aim.target), "held": held}
+
+
+def _constrained(aim: PointAim) -> str:
+    # The text of the aim says it: "recall@precision>=" is objective, constrained rate and sense.
+    return plain_name(aim.text[:-2].split("@")[1])
+
+
+def _keeps(value: float, sense: str, target: float) -> bool:
+    room = ROUNDING * target
+    return value >= target - room if sense == ">=" else value <= target + room
+
+
+# The curve, with no more points than a screen can show
+
+
+def _thinned(curve: Curve, num_points: int, threshold: float | None = None) -> dict[str, list[float]]:
+    thresholds, tp, fp = curve.thresholds, curve.tp, curve.fp
+    kept = _kept(curve, num_points)
+    thresholds, tp, fp = thresholds[kept], tp[kept], fp[kept]
+    if threshold is not None and threshold not in thresholds:
+        place = int(np.searchsorted(-thresholds, -threshold))
+        at = curve.at(threshold)
+        thresholds = np.insert(thresholds, place, threshold)
+        tp, fp = (np.insert(counts, place, count) for counts, count in zip((tp, fp), at, strict=True))
+    return {"thresholds": thresholds.tolist(), "tp": [_number(n) for n in tp], "fp": [_number(n) for n in fp]}
+
+
+def _kept(curve: Curve, num_points: int) -> np.ndarray:
+    """Indices such that recall, precision and fpr all move little from one to the next: equal steps of their way."""
+    if curve.thresholds.size <= num_points:
+        return np.arange(curve.thresholds.size)
+    # Without a class its counts are all 0, whatever they are divided by.
+    rates = (curve.precision, curve.tp / (curve.num_positives or 1), curve.fp / (curve.num_negatives or 1))
+    way = np.cumsum(sum(np.abs(np.diff(rate, prepend=rate[:1])) for rate in rates))
+    return np.unique(np.searchsorted(way, np.linspace(0, way[-1], num_points)))
+
+
+def _histogram(rows: LabelRows) -> dict[str, list[float]]:
+    low, high = (float(end) for end in np.quantile(rows.scores, (FAR, 1 - FAR)))
+    if low == high:
+        low, high = low - max(1.0, abs(low)) / 2, high + max(1.0, abs(high)) / 2
+    num_bins = int(np.clip(np.sqrt(rows.scores.size), 5, MAX_BINS))
+    edges = np.linspace(low, high, num_bins + 1)
+    inside = np.clip(rows.scores, low, high)
+
+    def counts(chosen: np.ndarray) -> list[float]:
+        weights = None if rows.weights is None else rows.weights[chosen]
+        return [_number(n) for n in np.histogram(inside[chosen], edges, weights=weights)[0]]
+
+    return {"edges": edges.tolist(), "positives": counts(rows.labels), "negatives": counts(~rows.labels)}
+
+
+# The promise: a constraint chosen for on validation rows, beside what it gives on rows that chose nothing
+
+
+def _kin(aim: Aim) -> PointAim:
+    """The aim itself where it has a constraint, else one of the same family: areas and F_beta promise nothing."""
+    if isinstance(aim, PointAim):
+        return aim
+    return TPRAtFPR(0.01) if isinstance(aim, AUCROC) else RecallAtPrecision(0.9)
+
+
+def _promise(
+    aim: PointAim, ours: _Measured, validation: tuple[Values, Values, Values | None], confidence: float | None
+) -> dict[str, Any]:
+    labels, scores, weights = validation
+    rate = _constrained(aim)
+    targets = sorted({*(PROMISED_FPR if rate == "fpr" else PROMISES), aim.target})
+    points = []
+    for target in targets:
+        kin = type(aim)(target)  # type: ignore[call-arg]
+        chosen = operating_point(labels, scores, kin, confidence=confidence, sample_weight=weights)
+        here = ours.at(chosen.threshold)
+        interval = here["intervals"] and here["intervals"][rate]
+        points.append(
+            {"promised": target, "threshold": chosen.threshold, "delivered": here[rate], "interval": interval}
+        )
+    return {"rate": rate, "sense": aim.text[-2:], "points": points}

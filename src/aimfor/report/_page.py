@@ -1,0 +1,100 @@
+"""Tell, second half: the facts of a run as one HTML page that needs nothing beside itself.
+
+The page holds its style, its program and the facts as JSON, loads nothing, and says so to the browser: its policy
+forbids the network and every script but the one it came with. Texts from data are escaped here and stay text there.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping
+from importlib import resources
+from string import Template
+from typing import Any
+
+# What may not stand in a script element or would end a line in old parsers, as JSON writes it instead.
+ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
+MOODS = {"met": "met", "missed": "missed", "no constraint": "plain"}
+
+
+def render(facts: Mapping[str, Any]) -> str:
+    """The page of a run, as one self-contained HTML text.
+
+    Args:
+        facts: `aim`, a text; `labels`, what `measure_label` gives, one or more; `candidates`, dicts of name, value,
+            step, chosen; `history`, dicts of stage, candidate, step, value, violation, multiplier, threshold,
+            surrogate, exact, one per look, names as in `candidates`; `data`, a dict of said, rows (part to count) and
+            columns (dicts of name, kind, reason, missing, mean, scale, categories); `made`, texts by name;
+            `confidence`, a number or None. Numbers may be None, and those that are not finite are shown as missing.
+
+    Returns:
+        The page, to be written as UTF-8.
+    """
+    style, script = _asset("page.css"), "\n" + _asset("charts.js") + _asset("page.js")
+    verdict, mood = _headline(facts["labels"])
+    return Template(_asset("template.html")).substitute(
+        policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; "
+        "form-action 'none'",
+        title=html.escape(f"aimfor: {facts['aim']}"),
+        aim=html.escape(facts["aim"]),
+        verdict=html.escape(verdict),
+        mood=mood,
+        note=html.escape(_note(facts)),
+        style=style,
+        facts=json.dumps(_finite(facts), allow_nan=False).translate(ESCAPED),
+        script=script,
+    )
+
+
+def _asset(name: str) -> str:
+    return (resources.files("aimfor.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _finite(entry) for name, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _headline(labels: list[dict[str, Any]]) -> tuple[str, str]:
+    """Whether the aim is met, in one sentence, and the mood to show it in: met, missed, unsure or plain."""
+    counts = Counter(label["verdict"] for label in labels)
+    moods = {MOODS.get(verdict, "unsure") for verdict in counts}
+    mood = next(mood for mood in ("missed", "unsure", "met", "plain") if mood in moods)
+    if len(labels) == 1:
+        return labels[0]["sentence"], mood
+    if mood == "plain":
+        return f"No constraint was asked for: each of {len(labels)} labels has the threshold of its best F-score.", mood
+    said = {
+        "met": "met",
+        "within chance": "not met, though within chance,",
+        "missed": "not met",
+        "no threshold": "without a threshold",
+        "unknown": "unknown, as no test row can tell,",
+    }
+    parts = [f"{text} for {counts[verdict]}" for verdict, text in said.items() if counts[verdict]]
+    sentence = f"of {len(labels)} labels the aim is {', '.join(parts)}."
+    return sentence[0].upper() + sentence[1:], mood
+
+
+def _note(facts: Mapping[str, Any]) -> str:
+    if facts["confidence"] is not None:
+        sure = f"{100 * facts['confidence']:.6g} %"
+        return f"Thresholds are chosen so that the constraint holds on new rows with {sure} confidence."
+    if facts["labels"][0]["constraint"] is None:
+        return "Thresholds are those of the best F-score on the validation rows."
+    return (
+        "Thresholds are the best that keep the constraint on the validation rows; no confidence was asked for, so new "
+        "rows may miss it by chance."
+    )

@@ -1,0 +1,72 @@
+"""Numbers as sentences: whether the aim is met."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Telling
+
+
+def verdict_of(operating: dict[str, Any], constraint: dict[str, Any] | None) -> str:
+    """`met`, `missed`, `within chance` (missed, but the interval holds the target), `no threshold`, `no constraint`,
+    or `unknown` where the rows cannot tell."""
+    if operating["threshold"] is None:
+        return "no threshold"
+    if constraint is None:
+        return "no constraint"
+    if constraint["held"] is None:
+        return "unknown"
+    if constraint["held"]:
+        return "met"
+    interval = operating["intervals"] and operating["intervals"][constraint["rate"]]
+    near = interval is not None and interval[0] <= constraint["target"] <= interval[1]
+    return "within chance" if near else "missed"
+
+
+OPENINGS = {
+    "met": "Met",
+    "missed": "Not met",
+    "within chance": "Not met on these rows, though within chance",
+    "no constraint": "No constraint was asked for",
+    "unknown": "Unknown, as no test row can tell",
+}
+
+
+def sentence_of(verdict: str, measured: dict[str, Any], source: str) -> str:
+    if verdict == "no threshold":
+        return f"No threshold: {measured['reason']} on {source}, so the model ranks rows but decides nothing."
+    operating, constraint = measured["operating"], measured["constraint"]
+    objective, other = ("recall", "precision")
+    if constraint is not None:
+        objective, other = plain_name(measured["metric"]["name"].split("@")[0]), constraint["rate"]
+    text = f"{OPENINGS[verdict]}: at threshold {operating['threshold']:.4g} the model "
+    text += f"{_did(objective, operating, measured['level'])} and {_did(other, operating, measured['level'])}"
+    if constraint is None:
+        return text + f", the {measured['chosen']} on {source}."
+    sense = "at least" if constraint["sense"] == ">=" else "at most"
+    return text + f"; asked was {sense} {100 * constraint['target']:.6g} %."
+
+
+def _did(rate: str, operating: dict[str, Any], level: float) -> str:
+    value, interval = operating[rate], operating["intervals"] and operating["intervals"][rate]
+    name = {"precision": "precision", "recall": "recall", "fpr": "false-positive rate"}[rate]
+    if value is None:
+        return f"has no {name} here"
+    did = {
+        "precision": "is right in {} of its alarms",
+        "recall": "finds {} of the positives",
+        "fpr": "gives an alarm for {} of the negatives",
+    }[rate].format(_percent(value))
+    if interval is None:
+        return f"{did} ({name})"
+    low, high = (_percent(end).removesuffix(" %") for end in interval)
+    return f"{did} ({name}, {100 * level:.6g} % interval {low} to {high} %)"
+
+
+def _percent(share: float) -> str:
+    # Near 1 the distance from it is what counts: 99.96 % must not read 100 %.
+    return f"{100 * share:.{3 if share < 0.99 else 5}g} %"
+
+
+def plain_name(rate: str) -> str:
+    return "recall" if rate == "tpr" else rate

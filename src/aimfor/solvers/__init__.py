@@ -1,0 +1,5 @@
+"""The paper's exact solvers for linear models."""
+
+from aimfor._base.lazy import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -1,0 +1,196 @@
+"""Solve: the hinge problem of an aim for linear scores as a linear program, or for F_beta a linear-fractional one."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aimfor.aims import Anchors
+from aimfor.solvers._interior_point import Hinges, interior_point
+from aimfor.solvers._problem import TOLERANCE, Array, Point, Problem
+
+# Two values that differ by less, against their size or 1, are one.
+SAME = 1e-8
+# Features up to which the interior-point method makes a dense matrix of their products.
+MAX_FEATURES = 2000
+# Where the hinge of a row at an anchor stands in a program: as 0, as 1 - margin, or as the larger of both.
+ZERO, LINEAR, OPEN = 0, 1, 2
+
+
+class Program(NamedTuple):
+    """min cost_u u + cost_v v + price t  subject to  load_u u + load_v v <= room + t, t >= 0; each `[K]`.
+
+    With a `ratio`, and one anchor, it is min (ratio + cost_u u + cost_v v) / (room - load_u u - load_v v).
+    """
+
+    cost_u: Array
+    cost_v: Array
+    load_u: Array
+    load_v: Array
+    room: Array
+    price: Array
+    ratio: float | None = None
+
+    @classmethod
+    def of_table(cls, anchors: Anchors, limit: float) -> "Program":
+        """The problem of an aim, in which no multiplier goes above the limit."""
+        return cls._from(
+            anchors.width * anchors.objective_u,
+            anchors.width * anchors.objective_v,
+            anchors.load_u + anchors.room_recall,
+            anchors.load_v,
+            anchors.room + anchors.room_recall,
+            limit * anchors.width,
+        )
+
+    @classmethod
+    def svm(cls, cost_u: float, cost_v: float) -> "Program":
+        """A weighted SVM: costs, and a constraint that says nothing."""
+        return cls._from(cost_u, cost_v, 0, 0, 1, 1)
+
+    @classmethod
+    def f_beta(cls, beta: float, kappa: float) -> "Program":
+        """(beta^2 + kappa v) / (1 - u), which is (1 + beta^2) / F - 1."""
+        return cls._from(0, kappa, 1, 0, 1, math.inf)._replace(ratio=beta**2)
+
+    @classmethod
+    def _from(cls, *parts: Any) -> "Program":
+        """From columns `[K, 1]` or numbers."""
+        cost_u, cost_v, load_u, load_v, room, price = (np.asarray(part, dtype=np.float64).reshape(-1) for part in parts)
+        return cls(cost_u, cost_v, load_u, load_v, room, price)
+
+    def value(self, u: Array, v: Array) -> float:
+        """What is minimised, at these rates."""
+        cost, room = self.cost_u * u + self.cost_v * v, self.room - self.load_u * u - self.load_v * v
+        if self.ratio is not None:
+            return ((self.ratio + cost) / room).item() if room > 0 else math.inf
+        if np.isinf(self.price).any():
+            return float(cost.sum()) if room.min() >= -TOLERANCE else math.inf
+        return float((cost + self.price * np.maximum(-room, 0)).sum())
+
+
+def solve(problem: Problem, program: Program, start: Point | None) -> Point | None:
+    """The optimum, exact to what HiGHS leaves; None when there is no feasible point.
+
+    A hinge is never below 0 and never below 1 - margin. With one of these in its place the program is smaller, and its
+    value a bound from below. Hinges near their corner at the start keep both, and so do those that turn out to be on
+    the other side of it, until the bound is reached.
+    """
+    pieces = np.full((len(program.room), len(problem.signs)), OPEN)
+    if start is not None:
+        if program.value(*problem.rates(start)) <= SAME:  # nothing is below 0
+            return start
+        margins = problem.margins(start)
+        distances = np.abs(margins - 1)
+        pieces = np.where(margins < 1, LINEAR, ZERO)
+        count = min(distances.size, 3 * (problem.num_features + len(pieces)))
+        pieces[distances <= max(1e-3, np.partition(distances, count - 1, axis=None)[count - 1])] = OPEN
+    while True:
+        answer = _highs(problem, program, pieces)
+        if answer is None:
+            return None
+        bound, point = answer
+        for candidate in (point, start):
+            if candidate is not None:
+                value = program.value(*problem.rates(candidate))
+                if value <= bound + SAME * max(1.0, abs(bound)):
+                    return candidate._replace(multipliers=point.multipliers)
+        margins = problem.margins(point)
+        passed = np.where(pieces == ZERO, margins < 1, (pieces == LINEAR) & (margins > 1))
+        if not passed.any():
+            return point
+        pieces[passed] = OPEN
+
+
+def near_optimum(problem: Problem, program: Program, decay: float = 1e-9) -> Point | None:
+    """The program with decay / 2 |w|^2 added, by the interior-point method; None with too many features for it."""
+    if problem.num_features > MAX_FEATURES:
+        return None
+    if program.ratio is not None:
+        return _best_ratio(problem, program, decay)
+    cost = problem.per_row(program.cost_u, program.cost_v)
+    load = problem.per_row(program.load_u, program.load_v)
+    hinges = Hinges(problem.features, problem.signs, cost, load, program.room, program.price, decay)
+    return Point(*interior_point(hinges))
+
+
+def _best_ratio(problem: Problem, program: Program, decay: float) -> Point | None:
+    """The fraction by Dinkelbach's steps: each a weighted SVM whose cost of u is the best fraction so far."""
+    ratio = program.value(np.zeros(1), np.full(1, 2.0))  # all predicted positive: u = 0, v = 2
+    while True:
+        point = near_optimum(problem, Program.svm(ratio, program.cost_v.item()), decay)
+        last, ratio = ratio, program.value(*problem.rates(point)) if point else math.inf
+        if not ratio < last * (1 - SAME):
+            return point
+
+
+def _highs(problem: Problem, program: Program, pieces: NDArray[np.int_]) -> tuple[float, Point] | None:
+    """Optimal value and point of the linear program with these pieces; None when it has no feasible point.
+
+    The variables are w, b, epsilon, t, u, v, the scores of rows with an open hinge, and the open hinges. As in the
+    paper's program for F_beta, all are multiplied by epsilon, which is 1 unless a fraction is minimised.
+    """
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_matrix, csr_matrix, diags, hstack, identity, vstack
+
+    signs, anchor_count, fraction = problem.signs, len(pieces), program.ratio is not None
+    anchor, row = np.nonzero(pieces == OPEN)
+    rows, score = np.unique(row, return_inverse=True)
+    each, one = np.arange(len(row)), identity(anchor_count)
+    soft = np.isfinite(program.price)
+    inf = math.inf
+    variables = {  # how many, lowest, highest, cost
+        "weight": (problem.num_features, -inf, inf, 0.0),
+        "threshold": (anchor_count, -inf, inf, 0.0),
+        "epsilon": (1, 0.0 if fraction else 1.0, inf if fraction else 1.0, program.ratio or 0.0),
+        "over": (anchor_count, 0.0, np.where(soft, inf, 0.0), np.where(soft, program.price, 0.0)),
+        "u": (anchor_count, 0.0, inf, program.cost_u),
+        "v": (anchor_count, 0.0, inf, program.cost_v),
+        "score": (len(rows), -inf, inf, 0.0),
+        "hinge": (len(row), 0.0, inf, 0.0),
+    }
+
+    def rows_of(height: int, **parts: Any) -> Any:
+        return hstack([csr_matrix(parts.get(name, (height, size))) for name, (size, *_) in variables.items()])
+
+    def sum_of_pieces(name: str, of_class: NDArray[np.bool_]) -> Any:
+        """The pieces of a class, at most u or v."""
+        shares = np.where(of_class, problem.shares, 0.0)
+        linear = (pieces == LINEAR) * shares
+        return rows_of(
+            anchor_count,
+            weight=-(linear * signs) @ problem.features,
+            threshold=diags((linear * signs).sum(1)),
+            epsilon=linear.sum(1, keepdims=True),
+            hinge=coo_matrix((shares[row], (anchor, each)), (anchor_count, len(row))),
+            **{name: -one},
+        )
+
+    corners = rows_of(
+        len(row),
+        threshold=coo_matrix((signs[row], (each, anchor)), (len(row), anchor_count)),
+        epsilon=np.ones((len(row), 1)),
+        score=coo_matrix((-signs[row], (each, score)), (len(row), len(rows))),
+        hinge=-identity(len(row)),
+    )
+    loads = rows_of(
+        anchor_count, epsilon=-program.room[:, None], over=-one, u=diags(program.load_u), v=diags(program.load_v)
+    )
+    upper = vstack([corners, sum_of_pieces("u", signs > 0), sum_of_pieces("v", signs < 0), loads], format="csc")
+    right = np.zeros(len(row) + 3 * anchor_count)
+    right[-anchor_count:] = -1.0 if fraction else 0.0  # epsilon (1 - u) >= 1
+    scores = rows_of(len(rows), weight=problem.features[rows], score=-identity(len(rows))).tocsc()
+    low, high, cost = (
+        np.concatenate([np.broadcast_to(entry[place], entry[0]) for entry in variables.values()]) for place in (1, 2, 3)
+    )
+    for method in ("highs-ipm", "highs-ds"):
+        bounds = np.stack([low, high], axis=1)
+        answer = linprog(cost, upper, right, scores, np.zeros(len(rows)), bounds=bounds, method=method)
+        if answer.status == 2:
+            return None
+        if answer.status == 0:
+            weight, thresholds, epsilon, _ = np.split(answer.x, np.cumsum([problem.num_features, anchor_count, 1]))
+            multipliers = -answer.ineqlin.marginals[-anchor_count:]
+            return answer.fun, Point(weight / epsilon, thresholds / epsilon, multipliers)
+    raise RuntimeError(f"HiGHS must solve the linear program of the aim, got {answer.message!r}")

@@ -1,0 +1,343 @@
+"""Collect: a table and the names of its labels become prepared rows to train on, to choose with and to judge by."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+from scipy import sparse
+
+from aimfor._base.errors import DataError
+from aimfor._base.stored_rows import RowWriter, StoredRows
+from aimfor.tables._columns import check_name, is_number, is_text, numbers, said, texts
+from aimfor.tables._formats import SIZE
+from aimfor.tables._labels import Labels, read_labels
+from aimfor.tables._matrix import Matrix, widened
+from aimfor.tables._preparation import Preparation
+from aimfor.tables._split import PARTS, split_rows
+from aimfor.tables._table import MemoryTable, Table
+
+pc: Any = pyarrow.compute  # its functions are made at run time, where a type checker does not see them
+
+MEMORY = 256 * 2**20  # bytes of features that are held in memory
+FLOAT = 4  # bytes of a feature
+
+
+class Part(NamedTuple):
+    """Some rows, in file order.
+
+    Attributes:
+        features: float32 `[n, D]`: an array, a CSR matrix or `StoredRows`.
+        labels: uint8 0/1, `[n]` or `[n, L]`.
+        weights: float64 `[n]`, or None for 1.
+    """
+
+    features: Any
+    labels: np.ndarray
+    weights: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """All that a training run needs of the data.
+
+    Attributes:
+        train, validation, test: the rows of each part; a part whose share is 0 has none.
+        split: uint8 `[n]`, the part of each row of the files: 0 train, 1 validation, 2 test.
+        preparation: how columns became features; None where the files held features.
+        label_names: one for each label.
+        classes: texts of the negative and the positive class.
+        said: what was understood of the columns, in one line.
+        summary: rows and positives of each part, and what each column holds in the training rows, as plain data.
+        fingerprint: of the files.
+    """
+
+    train: Part
+    validation: Part
+    test: Part
+    split: np.ndarray
+    preparation: Preparation | None
+    label_names: tuple[str, ...]
+    classes: tuple[str, str]
+    said: str
+    summary: dict[str, Any]
+    fingerprint: str
+
+
+def prepare(
+    source: Table | Matrix,
+    *,
+    labels: Sequence[str],
+    positive: str | None = None,
+    weight: str | None = None,
+    group: str | None = None,
+    time: str | None = None,
+    validation: float = 0.2,
+    test: float = 0.2,
+    seed: int = 0,
+    numeric: Sequence[str] = (),
+    categorical: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    folder: Path,
+    memory: int = MEMORY,
+) -> Dataset:
+    """Read labels, split the rows, learn the preparation on the training rows, and apply it to all.
+
+    Args:
+        source: what `open_table` gave.
+        labels: names of the label columns; of a matrix, the names to call its labels by.
+        positive: the positive class; the second in sorted order where it is None.
+        weight: name of a column of weights.
+        group: name of a column; rows that are equal in it stay in one part.
+        time: name of a column; the latest rows are the test, those before them the validation.
+        validation: share of the rows.
+        test: share of the rows.
+        seed: of the split.
+        numeric: names of columns to be taken so, whatever their type.
+        categorical: likewise.
+        drop: names of columns to leave out.
+        folder: where features that are more than `memory` are kept.
+        memory: bytes of features that may be held in memory.
+
+    Raises:
+        DataError: where the data are not what they must be; no file is left behind.
+    """
+    if isinstance(source, Matrix):
+        asked = {"weight": weight, "group": group, "time": time, "numeric": numeric, "categorical": categorical}
+        for name, value in (asked | {"drop": drop}).items():
+            if value:
+                raise DataError(f"{name} must be left out, as {source.paths[0].name} has no columns, got {value!r}")
+        return _from_matrix(source, labels, positive, validation, test, seed)
+    read = labels_of(source, labels, positive)
+    others: dict[str, str | None] = {}
+    for option, name in (("weight", weight), ("group", group), ("time", time)):
+        if name is not None:
+            check_name(option, name, [column for column in source.schema.names if column not in labels])
+            others[name] = option
+    others |= dict.fromkeys(labels)
+    weights = None if weight is None else weights_of(source, weight)
+    split = split_rows(
+        read.values,
+        validation=validation,
+        test=test,
+        seed=seed,
+        groups=None if group is None else _groups(source, group),
+        times=None if time is None else _times(source, time),
+    )
+    preparation = Preparation.learn(
+        source, split == 0, others=others, numeric=numeric, categorical=categorical, drop=drop
+    )
+    features = _collect(source, preparation, split, folder, memory)
+    pa.default_memory_pool().release_unused()  # training needs the room that reading took
+    parts = _parts(features, read, weights, split)
+    return Dataset(
+        *parts,
+        split=split,
+        preparation=preparation,
+        label_names=read.names,
+        classes=read.classes,
+        said=said(preparation.columns_),
+        summary=_summary(read, parts, said(preparation.columns_), preparation.summary_),
+        fingerprint=source.fingerprint,
+    )
+
+
+def labels_of(
+    source: Table | Matrix, names: Sequence[str], positive: str | None = None, *, known: Sequence[str] | None = None
+) -> Labels:
+    """The labels of all rows, as of `read_labels`; a matrix has its own, which the names are for.
+
+    Args:
+        source: what `open_table` gave.
+        names: of the label columns.
+        positive: the positive class.
+        known: what a model was trained with: the classes of a single column, or the labels of a column of lists.
+
+    Raises:
+        DataError: where the source does not have such labels.
+    """
+    if isinstance(source, Table):
+        return read_labels(source, names, positive, known=known)
+    if source.labels is None:
+        raise DataError(f"{source.paths[0]} must have labels, got none (NPZ has them as y)")
+    matrix = source.labels.reshape(len(source.labels), -1)
+    if len(names) <= 1 and source.labels.ndim == 2:
+        names = source.label_names or [str(index) for index in range(matrix.shape[1])]
+    names = names or ["label"]
+    if len(names) != matrix.shape[1]:
+        raise DataError(f"label must name each label of {source.paths[0].name}, got {', '.join(names)}")
+    columns = dict(zip(names, matrix.T, strict=True))
+    return read_labels(MemoryTable(pa.table(columns)), names, positive, known=known)
+
+
+def features_of(
+    source: Table | Matrix, preparation: Preparation | None, num_features: int | None = None
+) -> Iterator[Any]:
+    """The features of all rows in order, some at a time, for scoring.
+
+    Args:
+        source: what `open_table` gave.
+        preparation: that of the model; None for a model of a matrix.
+        num_features: that the model was trained with, where it has no preparation; None for those of the source.
+
+    Yields:
+        float32 `[b, D]`, arrays or CSR matrices.
+
+    Raises:
+        DataError: where the source does not have what the model needs.
+    """
+    if isinstance(source, Matrix):
+        if preparation is not None:
+            raise DataError(f"{source.paths[0].name} must have the columns of the training data, got unnamed features")
+        yield from _matrix_pieces(source, num_features)
+        return
+    if preparation is None:
+        raise DataError(f"{source.paths[0].name} must be SVMlight or NPZ like the training data, got {source.kind}")
+    for name in preparation.inputs:
+        if name not in source.schema.names:
+            raise DataError(f"column {name!r} is missing, the model needs it")
+    for batch in source.batches(preparation.inputs, texts=preparation.texts):
+        yield preparation.apply(batch)
+
+
+def _matrix_pieces(source: Matrix, num_features: int | None) -> Iterator[Any]:
+    features: Any = source.features
+    found = features.shape[1]
+    # A sparse file does not tell features that are 0 in all its rows.
+    wanted = found if num_features is None else num_features
+    if sparse.issparse(features) and found < wanted:
+        features = widened(features, wanted)
+    elif found != wanted:
+        raise DataError(f"{source.paths[0].name} must have {wanted} features, got {found}")
+    for start in range(0, features.shape[0], SIZE):
+        yield features[start : start + SIZE]
+
+
+def _from_matrix(
+    source: Matrix, names: Sequence[str], positive: str | None, validation: float, test: float, seed: int
+) -> Dataset:
+    read = labels_of(source, names, positive)
+    split = split_rows(read.values, validation=validation, test=test, seed=seed)
+    features = [source.features[np.flatnonzero(split == part)] for part in range(len(PARTS))]
+    kind = "sparse" if sparse.issparse(source.features) else "dense"
+    line = f"{source.features.shape[1]} features ({kind}, taken as they are)"
+    parts = _parts(features, read, None, split)
+    return Dataset(
+        *parts,
+        split=split,
+        preparation=None,
+        label_names=read.names,
+        classes=read.classes,
+        said=line,
+        summary=_summary(read, parts, line, []),
+        fingerprint=source.fingerprint,
+    )
+
+
+def _collect(source: Table, preparation: Preparation, split: np.ndarray, folder: Path, memory: int) -> list[Any]:
+    """The features of each part, in memory or in files."""
+    width = len(preparation.feature_names_out)
+    counts = np.bincount(split, minlength=len(PARTS)).tolist()
+    all_fit = len(split) * width * FLOAT <= memory
+    # Training reads batches and can do so from a file; the small parts are read whole, again and again.
+    stored = [not all_fit and (part == 0 or count * width * FLOAT > memory // 4) for part, count in enumerate(counts)]
+    paths = [folder / f"{name}.rows" for name in PARTS]
+    arrays = [np.empty((0 if on_disk else n, width), np.float32) for n, on_disk in zip(counts, stored, strict=True)]
+    filled, start = [0] * len(PARTS), 0
+    if any(stored):
+        folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        writers = [
+            stack.enter_context(RowWriter(path, width)) if on_disk else None
+            for path, on_disk in zip(paths, stored, strict=True)
+        ]
+        for block in features_of(source, preparation):
+            part_of = split[start : start + len(block)]
+            start += len(block)
+            for part, writer in enumerate(writers):
+                rows = block[part_of == part]
+                if writer is not None:
+                    writer.append(rows)
+                else:
+                    arrays[part][filled[part] : filled[part] + len(rows)] = rows
+                filled[part] += len(rows)
+    return [
+        StoredRows(path, width) if on_disk else array
+        for path, array, on_disk in zip(paths, arrays, stored, strict=True)
+    ]
+
+
+def _parts(features: Sequence[Any], read: Labels, weights: np.ndarray | None, split: np.ndarray) -> list[Part]:
+    return [
+        Part(rows, read.values[split == part], None if weights is None else weights[split == part])
+        for part, rows in enumerate(features)
+    ]
+
+
+def _summary(read: Labels, parts: Sequence[Part], line: str, columns: list[dict[str, Any]]) -> dict[str, Any]:
+    positives = {
+        name: dict(zip(read.names, part.labels.sum(axis=0, dtype=np.int64).reshape(-1).tolist(), strict=True))
+        for name, part in zip(PARTS, parts, strict=True)
+    }
+    return {
+        "said": line,
+        "rows": {name: len(part.labels) for name, part in zip(PARTS, parts, strict=True)},
+        "positives": positives,
+        "classes": list(read.classes),
+        "columns": columns,
+    }
+
+
+# Columns that are no features
+
+
+def weights_of(source: Table, name: str) -> np.ndarray:
+    """The weights in a column, finite and at least 0."""
+    parts = [numbers(name, batch.column(name)) for batch in source.batches([name])]
+    weights = np.concatenate(parts)
+    wrong = ~(np.isfinite(weights) & (weights >= 0))
+    if wrong.any():
+        raise DataError(f"weight column {name!r} must hold finite numbers >= 0, got {weights[wrong][0]}")
+    return weights
+
+
+def _groups(source: Table, name: str) -> np.ndarray:
+    """A number for each row that is the same where the text of the group is: its hash, so that no texts are kept."""
+    parts = []
+    for batch in source.batches([name], texts=[name]):
+        found = texts(name, batch.column(name)).dictionary_encode()
+        _all_there("group", name, found)
+        hashes = [hashlib.blake2b(text.encode(), digest_size=8).digest() for text in found.dictionary.to_pylist()]
+        codes = np.frombuffer(b"".join(hashes), dtype="<u8")
+        parts.append(codes[found.indices.to_numpy(zero_copy_only=False)])
+    return np.concatenate(parts)
+
+
+def _times(source: Table, name: str) -> np.ndarray:
+    kind = source.schema.field(name).type
+    if not (pa.types.is_temporal(kind) or is_number(kind)):
+        got = "texts that are no dates" if is_text(kind) else kind
+        raise DataError(f"time column {name!r} must hold dates, times or numbers, got {got}")
+    parts = []
+    for batch in source.batches([name]):
+        column = batch.column(name)
+        if pa.types.is_temporal(kind):
+            column = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
+            _all_there("time", name, column)
+            parts.append(column.to_numpy(zero_copy_only=False))
+        else:
+            parts.append(numbers(name, column))
+            _all_there("time", name, pa.array(parts[-1], from_pandas=True))
+    return np.concatenate(parts)
+
+
+def _all_there(what: str, name: str, column: pa.Array) -> None:
+    if column.null_count:
+        raise DataError(f"{what} column {name!r} must have a value in every row, got missing ones")

@@ -1,0 +1,154 @@
+"""Split: which rows train, which choose (validation) and which judge (test)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aimfor._base.errors import DataError
+from aimfor._base.splitting import quotas
+
+TRAIN, VALIDATION, TEST = range(3)
+PARTS = ("train", "validation", "test")
+MOST_HELD = 200_000
+CHUNK = 1_000_000  # rows that are looked at together
+
+
+def split_rows(
+    labels: np.ndarray,
+    *,
+    validation: float,
+    test: float,
+    seed: int,
+    groups: np.ndarray | None = None,
+    times: np.ndarray | None = None,
+    most_validation: int = MOST_HELD,
+) -> np.ndarray:
+    """Give each row its part.
+
+    Without groups and times rows are drawn at random, each class by its share. With groups, all rows of a group have
+    one part. With times, the latest rows are the test and those before them the validation; rows of one time stay
+    together.
+
+    Args:
+        labels: 0/1, `[n]` or `[n, L]`.
+        validation: share of the rows; 0 for none.
+        test: likewise.
+        seed: of the draw.
+        groups: `[n]`, of any type that can be sorted.
+        times: `[n]` numbers.
+        most_validation: rows that validation and test may each have at most; the surplus trains.
+
+    Returns:
+        uint8 `[n]`: 0 train, 1 validation, 2 test.
+
+    Raises:
+        DataError: where a part lacks positives or negatives.
+
+    Example:
+        >>> split_rows(np.array([0, 1] * 5), validation=0.2, test=0.2, seed=0, times=np.arange(10)).tolist()
+        [0, 0, 0, 0, 0, 0, 1, 1, 2, 2]
+    """
+    for name, share in (("validation", validation), ("test", test)):
+        if not 0 <= share < 1:
+            raise DataError(f"{name} must be a share in [0, 1), got {share}")
+    if validation + test >= 1:
+        raise DataError(f"validation and test must leave rows to train, got {validation} and {test}")
+    if groups is not None and times is not None:
+        raise DataError("group and time must not both be given, got both")
+    counts = {
+        part: min(round(share * len(labels)), most_validation)
+        for part, share in ((TEST, test), (VALIDATION, validation))
+        if share > 0
+    }
+    if groups is not None:
+        parts = _by_group(groups, counts, seed, most_validation)
+    elif times is not None:
+        parts = _by_time(times, counts, most_validation)
+    else:
+        parts = _by_row(labels, counts, seed)
+    _check_classes(labels, parts, [TRAIN, *counts])
+    return parts
+
+
+def _by_row(labels: np.ndarray, counts: dict[int, int], seed: int) -> np.ndarray:
+    needed = len(counts) + 1
+    if labels.ndim == 1:
+        classes, positives = labels, int((labels == 1).sum())
+        sizes = np.array([len(labels) - positives, positives])
+    else:  # several labels have no one class to keep the share of
+        classes, positives = np.zeros(len(labels), dtype=np.uint8), 0
+        sizes = np.array([len(labels)])
+    if labels.ndim == 1 and sizes.min() < needed:
+        what = "positives" if positives == sizes.min() else "negatives"
+        raise DataError(f"the data must have at least {needed} {what}, one for each part, got {sizes.min()}")
+    if sizes.sum() < needed:
+        raise DataError(f"the data must have at least {needed} rows, one for each part, got {len(labels)}")
+    taken, left = {}, sizes.copy()
+    for number, (part, count) in enumerate(counts.items()):
+        later = (len(counts) - number) * len(sizes)  # rows that later parts need, one of each class
+        taken[part] = quotas(left, min(max(count, len(sizes)), int(left.sum()) - later))
+        left = left - taken[part]
+    parts, generator = np.zeros(len(labels), dtype=np.uint8), np.random.default_rng(seed)
+    for kind, size in enumerate(sizes):
+        amounts = [int(quota[kind]) for quota in taken.values()]
+        chosen = generator.choice(int(size), sum(amounts), replace=False)
+        order = np.argsort(chosen)
+        _set_nth_of_kind(parts, classes, kind, chosen[order], np.repeat(list(taken), amounts)[order])
+    return parts
+
+
+def _set_nth_of_kind(
+    parts: np.ndarray, classes: np.ndarray, kind: int, numbers: np.ndarray, values: np.ndarray
+) -> None:
+    """Set the parts of the n-th rows of a class, for rising n; some rows at a time, as all may be very many."""
+    before = 0
+    for start in range(0, len(classes), CHUNK):
+        own = np.flatnonzero(classes[start : start + CHUNK] == kind)
+        here = slice(*np.searchsorted(numbers, (before, before + len(own))))
+        parts[start + own[numbers[here] - before]] = values[here]
+        before += len(own)
+
+
+def _by_group(groups: np.ndarray, counts: dict[int, int], seed: int, most: int) -> np.ndarray:
+    _, index, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    part_of = np.zeros(len(sizes), dtype=np.uint8)
+    left = np.random.default_rng(seed).permutation(len(sizes))
+    for part, count in counts.items():
+        held, rest = 0, []
+        for group in left.tolist():
+            if held + sizes[group] <= count:
+                part_of[group] = part
+                held += int(sizes[group])
+            else:
+                rest.append(group)
+        left = np.array(rest, dtype=np.int64)
+        # One more, where that brings the part nearer to its share.
+        smallest = np.argmin(sizes[left]) if rest else None
+        if smallest is not None and sizes[left[smallest]] < min(2 * (count - held), most - held + 1):
+            part_of[left[smallest]] = part
+            left = np.delete(left, smallest)
+    return part_of[index]
+
+
+def _by_time(times: np.ndarray, counts: dict[int, int], most: int) -> np.ndarray:
+    moments, index, sizes = np.unique(times, return_inverse=True, return_counts=True)
+    part_of = np.zeros(len(moments), dtype=np.uint8)
+    end = len(moments)
+    for part, count in counts.items():
+        held = np.append(np.cumsum(sizes[:end][::-1])[::-1], 0)  # rows of the part, were it to start at each moment
+        start = int(np.argmin(np.where(held <= most, np.abs(held - count), np.inf)))
+        part_of[start:end] = part
+        end = start
+    return part_of[index]
+
+
+def _check_classes(labels: np.ndarray, parts: np.ndarray, expected: list[int]) -> None:
+    """Each part needs both classes; of several labels, at least one of them must have both."""
+    for part in expected:
+        rows = labels[parts == part].reshape(-1, labels[0].size)
+        positives = rows.sum(axis=0, dtype=np.int64)
+        if ((positives > 0) & (positives < len(rows))).any():
+            continue
+        lacks = "rows" if len(rows) == 0 else "positives" if positives.max() == 0 else "negatives"
+        advice = "give that part a larger share, or split in another way or with another seed"
+        raise DataError(f"the {PARTS[part]} rows must have positives and negatives, got no {lacks}: {advice}")

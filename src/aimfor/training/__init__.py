@@ -1,0 +1,5 @@
+"""Candidates trained side by side, and the choice among them."""
+
+from aimfor._base.lazy import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

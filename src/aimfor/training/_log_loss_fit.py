@@ -1,0 +1,125 @@
+"""Step, log-loss of linear heads: all rows at once, to the minimum."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from aimfor._base.splitting import chunks
+from aimfor.training._models import Heads, Layers
+from aimfor.training._objectives import LogLoss
+from aimfor.training._recipes import Recipe
+from aimfor.training._rows import Data, Rows
+
+# Rows that a full-batch fit of log-loss reads at most; a linear model learns nothing more from others.
+FULL_BATCH_ROWS = 200_000
+FULL_BATCH_STEPS = 200
+# Newton's method takes rows times squared features of work for a step of one label.
+MOST_FOR_NEWTON = 2e9
+# Without any decay the weights of separable rows grow for ever.
+SMALLEST_DECAY = 1e-9
+
+
+def converge_(
+    heads: Layers, recipes: Sequence[Recipe], data: Data, multiclass: bool, generator: np.random.Generator
+) -> None:
+    """Bring linear heads to the minimum of their penalised log-loss on all rows: one head and label after the other
+    where that is quick, else all together by L-BFGS.
+    """
+    count = len(data.rows)
+    if count > FULL_BATCH_ROWS:
+        index = np.sort(generator.choice(count, FULL_BATCH_ROWS, replace=False))
+    else:
+        index = np.arange(count)
+    quick = heads.num_labels * len(index) * data.rows.num_features**2 <= MOST_FOR_NEWTON
+    if quick or data.rows.sparse:
+        each_(heads, recipes, data, index, multiclass)
+        return
+    batches = [data.take(index[part]) for part in chunks(len(index))]
+    total = sum(float(len(labels) if weights is None else weights.sum()) for _, labels, weights in batches)
+    log_loss = LogLoss(recipes, data, multiclass)
+    decays = torch.tensor([recipe.decay for recipe in recipes], device=data.rows.device)
+    optimiser = torch.optim.LBFGS(
+        heads.parameters(),
+        max_iter=FULL_BATCH_STEPS,
+        history_size=20,
+        tolerance_grad=1e-6,
+        tolerance_change=1e-9,
+        line_search_fn="strong_wolfe",
+    )
+
+    def value() -> Tensor:
+        optimiser.zero_grad()
+        whole = 0.5 * (decays * heads.squares()).sum()
+        whole.backward()
+        whole = whole.detach()
+        for features, labels, weights in batches:
+            part = len(labels) / total * log_loss(heads(features), labels, weights)
+            part.backward()
+            whole = whole + part.detach()
+        return whole
+
+    optimiser.step(value)
+
+
+def each_(heads: Heads, recipes: Sequence[Recipe], data: Data, index: np.ndarray, multiclass: bool) -> None:
+    """The minimum of every head and label by itself, by scikit-learn: Newton's steps for dense rows of a label, which
+    features of any correlation suit; else L-BFGS, from the minimum at the next stronger decay."""
+    from scipy.linalg import LinAlgWarning
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    features = _features(data.rows, index)
+    newton = not data.rows.sparse and not multiclass
+    row_weights = np.ones(len(index)) if data.weights is None else data.weights[index].double().numpy()
+    weights = np.zeros((len(recipes), features.shape[1], heads.num_labels), dtype=np.float32)
+    # A label or class that these rows tell nothing of is taken for rare.
+    offsets = np.full((len(recipes), heads.num_labels), -math.log(2 * len(index) + 1), dtype=np.float32)
+    by_strength = sorted(range(len(recipes)), key=lambda head: (recipes[head].balanced, -recipes[head].decay))
+    for label in range(1 if multiclass else heads.num_labels):
+        target = data.labels[index].numpy() if multiclass else data.labels[index, label].numpy()
+        found, which = np.unique(target, return_inverse=True)
+        if len(found) < 2:
+            if found[0] == 1 and not multiclass:
+                offsets[:, label] *= -1
+            continue
+        # Which columns its coefficients are: of two classes scikit-learn has only the second.
+        columns = found[-1:] if multiclass and len(found) == 2 else found if multiclass else [label]
+        if multiclass:
+            offsets[:, found] = 0.0
+        totals = np.bincount(which, weights=row_weights)
+        balance = (totals.sum() / (len(found) * totals))[which]
+        for balanced, same_weights in groupby(by_strength, lambda head: recipes[head].balanced):
+            model = LogisticRegression(
+                solver="newton-cholesky" if newton else "lbfgs", max_iter=100 if newton else 1000, warm_start=not newton
+            )
+            for head in same_weights:
+                decay = max(recipes[head].decay, SMALLEST_DECAY)
+                # Where decay is weak, so are the slopes that are left to go down.
+                model.set_params(C=1 / (decay * row_weights.sum()), tol=1e-6 if newton else min(1e-5, decay))
+                with warnings.catch_warnings():
+                    # Separable rows have no minimum to speak of; where the steps end is as good.
+                    for kind in (ConvergenceWarning, LinAlgWarning):
+                        warnings.simplefilter("ignore", kind)
+                    model.fit(features, target, sample_weight=row_weights * balance if balanced else row_weights)
+                weights[head][:, columns], offsets[head, columns] = model.coef_.T, model.intercept_
+    for head in range(len(recipes)):
+        tensors = {"weights.0": torch.from_numpy(weights[head]), "offsets.0": torch.from_numpy(offsets[head])}
+        heads.set_head_(head, tensors)
+
+
+def _features(rows: Rows, index: np.ndarray) -> Any:
+    """Scaled rows in double precision, SciPy CSR or an array."""
+    if rows.sparse:
+        return rows.scaled(index)
+    features = np.empty((len(index), rows.num_features))
+    for part in chunks(len(index)):  # one part after the other, so that there is one array of this size
+        features[part] = rows.scaled(index[part])
+    return features

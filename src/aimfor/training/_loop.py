@@ -1,0 +1,343 @@
+"""Step, by batches: heads trained side by side, each by its own recipe and kept at its best look at other rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from aimfor.loss import log_odds
+from aimfor.training._models import Heads, Layers
+from aimfor.training._objectives import Objectives
+from aimfor.training._observer import Kept, Look, Supervision, taken_up
+from aimfor.training._recipes import Recipe
+from aimfor.training._rows import Batches, Data, Rows
+
+# How often the validation rows are looked at in one stage. More looks find better snapshots of noise.
+LOOKS = 8
+
+
+class Budget(NamedTuple):
+    """How long and how fast candidates are trained.
+
+    Attributes:
+        steps: batches.
+        rate: of Adam; it falls to 0 along a half cosine.
+        batch_size: rows of a batch.
+        patience: looks without any head getting better, after which training stops.
+    """
+
+    steps: int
+    rate: float
+    batch_size: int
+    patience: int
+
+
+class Judgement(NamedTuple):
+    """How good scores of the validation rows are; higher is better.
+
+    Attributes:
+        value: exact metric of the aim.
+        merit: what heads and their looks are compared by.
+    """
+
+    value: float
+    merit: float
+
+
+class Candidate(NamedTuple):
+    """A trained head at its best look.
+
+    Attributes:
+        recipe: how it was trained.
+        value, merit: see `Judgement`.
+        scores: its scores there, `[n, L]`.
+        tensors: its weights.
+        step: batches trained when it was best.
+        loss: multipliers, thresholds and priors of its loss then; empty for log-loss.
+    """
+
+    recipe: Recipe
+    value: float
+    merit: float
+    scores: np.ndarray
+    tensors: dict[str, Tensor]
+    step: int
+    loss: dict[str, Tensor]
+
+
+Judge = Callable[[np.ndarray], Judgement]
+"""Scores `[n, L]` of the validation rows -> how good they are."""
+
+
+class Training:
+    """One stage of training: everything that its steps change, so that it can be put away and taken up again.
+
+    Args:
+        heads: G models.
+        recipes: G recipes.
+        data: rows to train on.
+        budget: how long and how fast.
+        multiclass: whether labels are classes.
+        generator: for the order of the rows.
+        blind: whether the validation rows can judge nothing; heads are then kept as they are last.
+    """
+
+    def __init__(
+        self,
+        heads: Heads,
+        recipes: Sequence[Recipe],
+        data: Data,
+        budget: Budget,
+        multiclass: bool,
+        generator: np.random.Generator,
+        blind: bool = False,
+    ):
+        self.heads, self.recipes, self.data, self.budget = heads, recipes, data, budget
+        self.multiclass, self.blind = multiclass, blind
+        self.objectives = Objectives(recipes, heads.num_labels, data, multiclass)
+        self.decays = decays_of(recipes, data.rows.device)
+        self.optimiser = torch.optim.Adam(heads.parameters(), lr=budget.rate)
+        self.batches = Batches(len(data.rows), budget.batch_size, generator)
+        self.step, self.fruitless = 0, 0
+        self.best: list[Candidate] = []
+
+    def advance(self) -> None:
+        """One batch."""
+        step_(self.heads, self.objectives, self.optimiser, self.decays, self.data.take(next(self.batches)))
+        self.step += 1
+        self._set_rate()
+
+    def look(self, validation: Rows, judge: Judge) -> list[Candidate]:
+        """All heads as they are now; the best of each so far are kept."""
+        found = look(self.heads, self.recipes, validation, judge, self.step, self.multiclass, self.objectives)
+        if not self.best:
+            self.best = found
+            return found
+        # Blind looks are all equal, but for one that is not finite, which is below them.
+        better = [
+            new.merit > old.merit or (self.blind and new.merit == old.merit)
+            for new, old in zip(found, self.best, strict=True)
+        ]
+        self.best = [new if is_better else old for new, old, is_better in zip(found, self.best, better, strict=True)]
+        self.fruitless = 0 if any(better) else self.fruitless + 1
+        return found
+
+    def kept(self) -> Kept:
+        """Everything, as facts and tensors."""
+        tensors = {f"heads.{name}": tensor for name, tensor in self.heads.state_dict().items()}
+        for index, entries in self.optimiser.state_dict()["state"].items():
+            tensors |= {f"optimiser.{index}.{name}": tensor for name, tensor in entries.items()}
+        for index, loss in self.objectives.losses():
+            tensors |= {f"loss.{index}.{name}": tensor for name, tensor in loss.state_dict().items()}
+        for index, one in enumerate(self.best):
+            tensors |= {f"best.{index}.tensors.{name}": tensor for name, tensor in one.tensors.items()}
+            tensors |= {f"best.{index}.loss.{name}": tensor for name, tensor in one.loss.items()}
+            tensors[f"best.{index}.scores"] = torch.from_numpy(one.scores)
+        best = [[_finite(one.value), _finite(one.merit), one.step] for one in self.best]
+        facts = {"step": self.step, "fruitless": self.fruitless, "batches": self.batches.kept(), "best": best}
+        return Kept(facts, tensors)
+
+    def restore(self, kept: Kept) -> None:
+        """Go on from what `kept` gave for the same rows, recipes and budget."""
+        facts, tensors = kept
+        self.heads.load_state_dict(_below("heads", tensors))
+        state = self.optimiser.state_dict()
+        for index in range(len(state["param_groups"][0]["params"])):
+            if own := _below(f"optimiser.{index}", tensors):
+                state["state"][index] = own
+        self.optimiser.load_state_dict(state)
+        for index, loss in self.objectives.losses():
+            loss.load_state_dict(_below(f"loss.{index}", tensors))
+        self.step, self.fruitless = int(facts["step"]), int(facts["fruitless"])
+        self.batches.restore(facts["batches"])
+        self.best = [
+            Candidate(
+                recipe,
+                -math.inf if value is None else value,
+                -math.inf if merit is None else merit,
+                tensors[f"best.{index}.scores"].numpy(),
+                _below(f"best.{index}.tensors", tensors),
+                step,
+                _below(f"best.{index}.loss", tensors),
+            )
+            for index, (recipe, (value, merit, step)) in enumerate(zip(self.recipes, facts["best"], strict=True))
+        ]
+        self._set_rate()
+
+    def _set_rate(self) -> None:
+        for group in self.optimiser.param_groups:
+            group["lr"] = 0.5 * self.budget.rate * (1 + math.cos(math.pi * self.step / self.budget.steps))
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def _below(prefix: str, tensors: Any) -> dict[str, Tensor]:
+    start = prefix + "."
+    return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
+
+
+def train(
+    heads: Heads,
+    recipes: Sequence[Recipe],
+    data: Data,
+    validation: Rows,
+    judge: Judge,
+    *,
+    budget: Budget,
+    multiclass: bool,
+    generator: np.random.Generator,
+    supervision: Supervision,
+    stage: str,
+    blind: bool = False,
+) -> list[Candidate]:
+    """Train heads on the same batches and keep each at its best look, the start being one.
+
+    Args:
+        heads: G models.
+        recipes: G recipes.
+        data: rows to train on.
+        validation: rows to look at.
+        judge: how good scores of the validation rows are.
+        budget: how long and how fast.
+        multiclass: whether labels are classes.
+        generator: for the order of the rows.
+        supervision: what goes on beside.
+        stage: its name for the supervision.
+        blind: whether the validation rows can judge nothing; see `Training`.
+
+    Returns:
+        One candidate per head.
+    """
+    training = Training(heads, recipes, data, budget, multiclass, generator, blind)
+
+    def look_now() -> None:
+        found = training.look(validation, judge)
+        seen = [seen_of(stage, one, training.step) for one in found]
+        supervision.looked(seen, best_of(training.best).value)
+
+    supervision.begun(stage)
+    if (kept := supervision.kept(stage)) is not None:
+        with taken_up(stage):
+            training.restore(kept)
+    else:
+        look_now()
+    looks = {math.ceil(budget.steps * part / LOOKS) for part in range(1, LOOKS + 1)}
+    heads.train()
+    while training.step < budget.steps and training.fruitless < budget.patience:
+        if supervision.stopping():
+            look_now()
+            break
+        training.advance()
+        supervision.stepped(stage, training.step, budget.steps)
+        if training.step in looks:
+            look_now()
+        if supervision.due():
+            supervision.keep(stage, training.kept())
+    supervision.keep(stage, training.kept())
+    return training.best
+
+
+def look(
+    heads: Heads,
+    recipes: Sequence[Recipe],
+    validation: Rows,
+    judge: Judge,
+    step: int,
+    multiclass: bool,
+    objectives: Objectives | None = None,
+) -> list[Candidate]:
+    """All heads as candidates, as they are now."""
+    scores = ranked(heads.scores(validation), multiclass).numpy()
+    learned = [{}] * len(recipes) if objectives is None else objectives.learned()
+    found = []
+    for index, recipe in enumerate(recipes):
+        own = scores[:, index]
+        judgement = judge(own) if np.isfinite(own).all() else Judgement(-math.inf, -math.inf)
+        found.append(Candidate(recipe, *judgement, own, heads.head(index), step, learned[index]))
+    return found
+
+
+def rank(candidate: Candidate) -> tuple[float, float]:
+    """By what candidates are put in order: their merit, then their decay, as rows that all of them get right are no
+    reason for large weights."""
+    return candidate.merit, candidate.recipe.decay
+
+
+def best_of(candidates: Iterable[Candidate]) -> Candidate:
+    """The one with the most merit."""
+    return max(candidates, key=rank)
+
+
+def seen_of(stage: str, candidate: Candidate, step: int) -> Look:
+    """What is told of a candidate."""
+
+    def mean(name: str) -> float:
+        return float(candidate.loss[name].nanmean()) if name in candidate.loss else math.nan
+
+    violation = candidate.loss.get("violation", torch.empty(0))
+    violation = violation[~violation.isnan()]
+    return Look(
+        stage,
+        candidate.recipe.name,
+        step,
+        candidate.value,
+        float(violation.max()) if len(violation) else math.nan,
+        *(mean(name) for name in ("multipliers", "thresholds", "surrogate_recall", "recall")),
+    )
+
+
+def ranked(scores: Tensor, multiclass: bool) -> Tensor:
+    """Scores `[n, G, L]` by which examples are ranked: those of classes as log-odds."""
+    return log_odds(scores.flatten(0, 1)).view_as(scores) if multiclass else scores
+
+
+def decays_of(recipes: Sequence[Recipe], device: torch.device | str) -> Tensor | None:
+    """`[G]`; None where no recipe has one, so that steps have nothing to do for it."""
+    decays = [recipe.decay for recipe in recipes]
+    return torch.tensor(decays, device=device) if any(decays) else None
+
+
+def step_(
+    heads: Heads,
+    objectives: Objectives,
+    optimiser: torch.optim.Optimizer,
+    decays: Tensor | None,
+    batch: tuple[Any, Tensor, Tensor | None],
+) -> None:
+    """One step of all heads on a batch."""
+    features, labels, weights = batch
+    loss = objectives(heads(features), labels, weights)
+    linear = heads if isinstance(heads, Layers) and heads.linear else None
+    if decays is not None and linear is not None:  # part of the problem, whose one minimum the exact solvers find too
+        loss = loss + 0.5 * (decays * linear.squares()).sum()
+    optimiser.zero_grad()
+    loss.backward()
+    optimiser.step()
+    if decays is not None and linear is None:  # apart from Adam, which would divide a penalty by the gradients' size
+        heads.shrink_(1 - optimiser.param_groups[0]["lr"] * decays)
+
+
+def train_one(
+    heads: Heads,
+    recipe: Recipe,
+    objectives: Objectives,
+    optimiser: torch.optim.Optimizer,
+    data: Data,
+    batch_size: int,
+    seed: int,
+) -> None:
+    """One pass over the rows with a single head whose loss and optimiser go on from call to call."""
+    order = np.random.default_rng(seed).permutation(len(data.rows))
+    decays = decays_of([recipe], data.rows.device)
+    heads.train()
+    # Batches of nearly one size: a last one of a single row has no spread, which BatchNorm needs.
+    for part in np.array_split(order, math.ceil(len(order) / batch_size)):
+        step_(heads, objectives, optimiser, decays, data.take(part))
+    heads.eval()

@@ -1,0 +1,138 @@
+"""Step, what is minimised: recipes for heads, and the losses of many heads as one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from aimfor.aims import Aim
+from aimfor.loss import Loss, log_odds
+from aimfor.training._recipes import Recipe
+from aimfor.training._rows import Data
+
+# Batches on the hinge before a tight surrogate: shorter than the default of `Loss`, as training is.
+WARMUP = 200
+# What is kept of the diagnostics of a candidate's loss.
+LEARNED = ("multipliers", "thresholds", "priors", "violation", "surrogate_recall", "recall")
+
+
+class LogLoss:
+    """Log-loss of many heads, some of them balanced.
+
+    Args:
+        recipes: one per head.
+        data: the training rows, whose share of positives balances.
+        multiclass: whether labels are classes.
+    """
+
+    def __init__(self, recipes: Sequence[Recipe], data: Data, multiclass: bool):
+        self.multiclass = multiclass
+        self.factors = None
+        if not multiclass and any(recipe.balanced for recipe in recipes):
+            priors = np.average(data.labels.numpy(), axis=0, weights=data.weights)
+            shares = torch.from_numpy(np.stack([1 - priors, priors]).clip(1e-9)).float().to(data.rows.device)
+            balanced = torch.tensor([recipe.balanced for recipe in recipes], device=data.rows.device)
+            # [2, G, L]: what a negative and a positive count in each head.
+            self.factors = torch.where(balanced[:, None], 0.5 / shares[:, None], 1.0)
+
+    def __call__(self, scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+        """The sum over heads and labels, scores `[B, G, L]`, of the mean over rows, whose weights are 1 on the mean of
+        all batches: a batch of heavier rows counts for more."""
+        if self.multiclass:
+            targets = labels[:, None].expand(-1, scores.shape[1])
+            losses = F.cross_entropy(scores.transpose(1, 2), targets, reduction="none")
+        else:
+            targets = labels[:, None].to(scores.dtype).expand_as(scores)
+            losses = F.binary_cross_entropy_with_logits(scores, targets, reduction="none")
+            if self.factors is not None:
+                losses = losses * torch.lerp(self.factors[0], self.factors[1], targets)
+            losses = losses.sum(2)
+        if weights is None:
+            return losses.mean(0).sum()
+        return (losses * weights[:, None]).mean(0).sum()
+
+
+class Objectives:
+    """The losses of many heads as one: heads of the same recipe share a `Loss`, as its columns.
+
+    Args:
+        recipes: one per head.
+        num_labels: L.
+        data: the training rows.
+        multiclass: whether labels are classes; the aim is then trained on the log-odds.
+    """
+
+    def __init__(self, recipes: Sequence[Recipe], num_labels: int, data: Data, multiclass: bool):
+        self.num_labels, self.multiclass = num_labels, multiclass
+        self.groups: list[tuple[Loss | LogLoss, list[int]]] = []
+        kinds = [(one.aim, one.surrogate, one.constraint) if one.aim else None for one in recipes]
+        # Side by side: a slice of the scores costs less than a choice of columns.
+        for kind, run in itertools.groupby(range(len(kinds)), key=kinds.__getitem__):
+            heads = list(run)
+            if kind is None:
+                self.groups.append((LogLoss([recipes[head] for head in heads], data, multiclass), heads))
+                continue
+            aim, surrogate, constraint = kind
+            options: dict[str, Any] = {"surrogate": surrogate, "constraint": constraint, "warmup": WARMUP}
+            loss = Loss(repeated(aim, len(heads)), num_labels=len(heads) * num_labels, **options)
+            loss.state.warned = True  # of constraints that cannot be met: candidates that have one are not chosen
+            self.groups.append((loss.to(data.rows.device), heads))
+
+    def __call__(self, scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+        """The sum of all heads' losses on a batch, scores `[B, G, L]`."""
+        odds, targets = scores, labels
+        if self.multiclass and self.losses():
+            odds = log_odds(scores.flatten(0, 1)).view_as(scores)
+            targets = F.one_hot(labels, self.num_labels)
+        found = [
+            loss(own_scores, labels, weights)
+            if isinstance(loss, LogLoss)
+            else _summed(loss, own_odds.flatten(1), targets, weights)
+            for (loss, _), own_scores, own_odds in zip(self.groups, self._parts(scores), self._parts(odds), strict=True)
+        ]
+        return sum(found[1:], found[0])
+
+    def _parts(self, scores: Tensor) -> Sequence[Tensor]:
+        """The scores of each group. With a single one, every operation less is a part of the time of a step."""
+        return [scores] if len(self.groups) == 1 else scores.split([len(heads) for _, heads in self.groups], 1)
+
+    def losses(self) -> list[tuple[int, Loss]]:
+        """The losses that have a state, with the numbers of their groups."""
+        return [(index, loss) for index, (loss, _) in enumerate(self.groups) if isinstance(loss, Loss)]
+
+    def learned(self) -> list[dict[str, Tensor]]:
+        """What the loss of each head knows of it (`Diagnostics`), its own labels only; empty for log-loss."""
+        found: list[dict[str, Tensor]] = [{} for heads in self.groups for _ in heads[1]]
+        for _, loss in self.losses():
+            heads = next(heads for one, heads in self.groups if one is loss)
+            numbers = loss.diagnostics()._asdict()
+            for place, head in enumerate(heads):
+                own = slice(place * self.num_labels, (place + 1) * self.num_labels)
+                found[head] = {name: numbers[name][..., own].cpu() for name in LEARNED}
+        return found
+
+
+def _summed(loss: Loss, columns: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
+    """A sum over labels, as log-loss is, so that a decay means the same for both; the columns of heads side by side."""
+    count = columns.shape[1]
+    heads = count // targets.shape[1]
+    if heads > 1:
+        targets = targets.to(columns.dtype).repeat(1, heads)
+    found = loss(columns, targets, weights=weights)
+    if weights is not None:  # the loss is a mean over the weight of its batch, of which others have more or less
+        found = weights.mean() * found
+    return found if count == 1 else count * found
+
+
+def repeated(aim: Aim, times: int) -> Aim:
+    """The aim for `times` copies of its labels: targets per label are repeated."""
+    tuples = {field.name: getattr(aim, field.name) for field in fields(aim)}  # pyright: ignore[reportArgumentType]
+    longer = {name: value * times for name, value in tuples.items() if isinstance(value, tuple)}
+    return replace(aim, **longer) if longer else aim  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,193 @@
+"""Step, first half: rows of features as batches, and many small models as heads of one.
+
+Candidates of one architecture are trained together: one product of the batch with all first layers serves them all, and
+no head sees another's gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from aimfor._base.splitting import chunks
+
+# What a constant is divided by: nothing is felt of it then, also where it is another number in later rows, for which
+# no training has found a weight.
+OF_CONSTANTS = float(np.finfo(np.float32).max)
+
+
+class Bags(NamedTuple):
+    """Sparse rows: the columns and values of all non-zeros, row after row, and where each row starts."""
+
+    columns: Tensor
+    values: Tensor
+    starts: Tensor
+    num_features: int
+
+    def to_dense(self) -> Tensor:
+        """The rows as `[B, D]`."""
+        lengths = torch.diff(self.starts, append=self.starts.new_tensor([len(self.columns)]))
+        dense = self.values.new_zeros(len(self.starts), self.num_features)
+        rows = torch.repeat_interleave(torch.arange(len(self.starts), device=lengths.device), lengths)
+        return dense.index_put_((rows, self.columns), self.values, accumulate=True)
+
+
+class Scaling(NamedTuple):
+    """What is subtracted from each feature (None with sparse rows, which stay sparse) and what it is divided by."""
+
+    mean: np.ndarray | None
+    scale: np.ndarray
+
+    @classmethod
+    def of(cls, features: Any, index: np.ndarray | None, weights: np.ndarray | None) -> Scaling:
+        """Mean and standard deviation of dense features; the largest size of sparse ones. A constant becomes 0.
+
+        Args:
+            features: dense `[n, D]` or SciPy CSR.
+            index: the rows to learn from; None for all.
+            weights: of these rows; None for 1.
+        """
+        if hasattr(features, "indptr"):
+            scale = np.zeros(features.shape[1])
+            for rows in chunks(features.shape[0] if index is None else len(index)):
+                chosen = abs(features[rows if index is None else index[rows]])
+                np.maximum.at(scale, chosen.indices, chosen.data)
+            return cls(None, np.where(scale > 0, scale, OF_CONSTANTS))
+        count = len(features) if index is None else len(index)
+
+        def average(of: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+            total, weight = np.zeros(features.shape[1]), 0.0
+            for rows in chunks(count):
+                shares = np.ones(rows.stop - rows.start) if weights is None else weights[rows]
+                total += shares @ of(features[rows if index is None else index[rows]].astype(np.float64))
+                weight += shares.sum()
+            return total / weight
+
+        mean = average(lambda rows: rows)
+        scale = np.sqrt(average(lambda rows: np.square(rows - mean)))
+        # Rounding leaves a constant a spread of some units in the last place.
+        flat = scale <= 1e-12 * np.abs(mean)
+        return cls(mean, np.where(flat, OF_CONSTANTS, scale))
+
+    def before_more_rows(self) -> Scaling:
+        """The same with constants as they are, where they may turn out not to be any in rows still to come."""
+        return self._replace(scale=np.where(self.scale < OF_CONSTANTS, self.scale, 1.0))
+
+
+class Rows:
+    """The rows of a table, given out in batches of scaled tensors; the table itself is neither copied nor changed.
+
+    Args:
+        features: dense `[n, D]` or SciPy CSR.
+        scaling: as learned on training rows.
+        device: where the batches go.
+        dtype: their precision.
+        index: which rows of the table these are; None for all.
+    """
+
+    def __init__(
+        self,
+        features: Any,
+        scaling: Scaling,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        index: np.ndarray | None = None,
+    ):
+        self.features, self.scaling, self.device, self.dtype, self.index = features, scaling, device, dtype, index
+
+    def __len__(self) -> int:
+        return self.features.shape[0] if self.index is None else len(self.index)
+
+    @property
+    def num_features(self) -> int:
+        """D."""
+        return self.features.shape[1]
+
+    @property
+    def sparse(self) -> bool:
+        """Whether batches are `Bags`."""
+        return hasattr(self.features, "indptr") and self.scaling.mean is None
+
+    def scaled(self, rows: np.ndarray | slice) -> Any:
+        """These rows as they would be given out, in double precision: an array, or SciPy CSR."""
+        chosen, (mean, scale) = self.features[rows if self.index is None else self.index[rows]], self.scaling
+        if not isinstance(chosen, np.ndarray) and mean is not None:  # sparse rows for a model of dense ones
+            chosen = chosen.toarray()
+        if isinstance(chosen, np.ndarray):
+            return (chosen - mean) / scale if mean is not None else chosen / scale
+        return type(chosen)((chosen.data / scale[chosen.indices], chosen.indices, chosen.indptr), chosen.shape)
+
+    def take(self, rows: np.ndarray | slice) -> Tensor | Bags:
+        """These rows, scaled."""
+        scaled = self.scaled(rows)
+        if isinstance(scaled, np.ndarray):
+            return torch.from_numpy(scaled).to(device=self.device, dtype=self.dtype)
+        columns = torch.from_numpy(scaled.indices.astype(np.int64))
+        values = torch.from_numpy(scaled.data).to(self.dtype)
+        starts = torch.from_numpy(scaled.indptr[:-1].astype(np.int64))
+        return Bags(columns.to(self.device), values.to(self.device), starts.to(self.device), scaled.shape[1])
+
+
+class Batches:
+    """Batches of row numbers without end, each epoch in a new order; a last part that is short is left to the next.
+
+    Args:
+        count: number of rows.
+        batch_size: of a batch.
+        generator: of the orders.
+    """
+
+    def __init__(self, count: int, batch_size: int, generator: np.random.Generator):
+        self.count, self.batch_size, self.generator = count, min(batch_size, count), generator
+        self._order, self._taken = np.arange(0, dtype=np.int32), 0
+        self._before = generator.bit_generator.state  # of the generator, before it made the present order
+
+    def __next__(self) -> np.ndarray:
+        start = self._taken * self.batch_size
+        if start + self.batch_size > len(self._order):
+            self._begin_epoch()
+            start = 0
+        self._taken += 1
+        return self._order[start : start + self.batch_size]
+
+    def kept(self) -> dict[str, Any]:
+        """Where it is, in plain numbers and texts."""
+        return {"generator": self._before, "taken": self._taken}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        """Go on where `kept` was asked."""
+        self.generator.bit_generator.state = kept["generator"]
+        if kept["taken"]:
+            self._begin_epoch()
+            self._taken = kept["taken"]
+
+    def _begin_epoch(self) -> None:
+        self._before = self.generator.bit_generator.state
+        self._order = np.arange(0, dtype=np.int32)  # frees the last order before the next takes its place
+        self._order, self._taken = np.arange(self.count, dtype=np.int32), 0
+        self.generator.shuffle(self._order)
+
+
+class Data(NamedTuple):
+    """Rows with what is known of them.
+
+    Attributes:
+        rows: features.
+        labels: `[n, L]` 0/1, or classes `[n]`.
+        weights: `[n]`, 1 on the mean of all rows, or None.
+    """
+
+    rows: Rows
+    labels: Tensor
+    weights: Tensor | None
+
+    def take(self, rows: np.ndarray | slice) -> tuple[Any, Tensor, Tensor | None]:
+        """A batch: features, labels, weights."""
+        index = rows if isinstance(rows, slice) else torch.from_numpy(rows)
+        labels = self.labels[index].to(self.rows.device)
+        weights = None if self.weights is None else self.weights[index].to(self.rows.device)
+        return self.rows.take(rows), labels, weights

@@ -1,0 +1,83 @@
+"""The choice among candidates on rows that none of them saw."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+
+from aimfor._base.warnings import UndefinedMetricWarning
+from aimfor.aims import AUCPR, Aim, AreaAim, judged
+from aimfor.training._loop import Candidate, Judgement, rank
+from aimfor.training._recipes import plain
+
+# Resamples of the validation rows from which the noise of a difference is known.
+RESAMPLES = 200
+# Log-loss is left for a mean difference of more than so many standard deviations of it. Higher protects against chance,
+# and gives away what aims with few deciding rows, such as recall at a precision, have to win.
+NOISE = 0.5
+# The share of the area in what they are compared by; none where the aim is itself an area.
+AREA_SHARE = 1 / 3
+# From so many labels on, labels are compared instead of rows: they are as many independent comparisons.
+MANY_LABELS = 20
+
+
+def choose(candidates: Sequence[Candidate], aim: Aim, labels: np.ndarray, weights: np.ndarray | None, seed: int) -> int:
+    """The candidate to keep: the best log-loss, unless another is better by more than the noise of these rows.
+
+    Args:
+        candidates: trained heads, log-loss among them.
+        aim: what the model is judged by.
+        labels: `[n, L]` 0/1 of the validation rows.
+        weights: `[n]` or None.
+        seed: of the resampling.
+
+    Returns:
+        Its index.
+    """
+    order = sorted(range(len(candidates)), key=lambda index: rank(candidates[index]), reverse=True)
+    simple = next(index for index in order if plain(candidates[index].recipe))
+    if simple == order[0]:
+        return simple
+    mean, deviation = paired_difference(candidates[order[0]], candidates[simple], aim, labels, weights, seed)
+    return order[0] if mean > NOISE * deviation else simple
+
+
+def judgement(aim: Aim, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> Judgement:
+    """The exact metric, and its mean with the area under the precision-recall curve."""
+    value = judged(aim, scores, labels, weights)
+    if isinstance(aim, AreaAim):
+        return Judgement(value, value)
+    return Judgement(value, (1 - AREA_SHARE) * value + AREA_SHARE * judged(AUCPR(), scores, labels, weights))
+
+
+def paired_difference(
+    one: Candidate, other: Candidate, aim: Aim, labels: np.ndarray, weights: np.ndarray | None, seed: int
+) -> tuple[float, float]:
+    """Mean and standard deviation, over resamples of the rows, of the merit that `one` has more than `other`."""
+    generator = np.random.default_rng(seed)
+    if labels.shape[1] >= MANY_LABELS:
+        merits = [per_label(aim, candidate.scores, labels, weights) for candidate in (one, other)]
+        differences = merits[0] - merits[1]
+        differences = differences[~np.isnan(differences)]
+        return float(differences.mean()), float(differences.std() / math.sqrt(max(1, len(differences))))
+    count = len(labels)
+    differences = []
+    for _ in range(RESAMPLES):
+        drawn = generator.multinomial(count, np.full(count, 1 / count)).astype(np.float64)
+        drawn = drawn if weights is None else drawn * weights
+        merits = [judgement(aim, candidate.scores, labels, drawn).merit for candidate in (one, other)]
+        differences.append(merits[0] - merits[1])
+    return float(np.mean(differences)), float(np.std(differences))
+
+
+def per_label(aim: Aim, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """The merit of every label, nan where it does not exist."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UndefinedMetricWarning)
+        values = np.asarray(aim.metric(labels, scores, sample_weight=weights))
+        areas = np.asarray(AUCPR().metric(labels, scores, sample_weight=weights))
+    values = values if aim.greater_is_better else -values
+    return values if isinstance(aim, AreaAim) else (1 - AREA_SHARE) * values + AREA_SHARE * areas

@@ -1,0 +1,184 @@
+"""Decisions of the estimator: which rows choose them, labels that are rare or never there, thresholds and chances."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.exceptions import NotFittedError
+
+import aimfor
+from aimfor.cli._fit import deciding_rows
+from aimfor.estimator import _classifier as estimators
+from aimfor.estimator._holdout import Part, halves
+from aimfor.tables._dataset import Part as Rows
+
+QUICK = {"steps": 40, "batch_size": 64, "random_state": 0}
+PRECISE = "recall@precision>=0.6"
+
+
+def one_label(rows=600, seed=0):
+    return make_classification(rows, 8, weights=[0.7], class_sep=1.5, random_state=seed)
+
+
+def two_labels(rows=500, edge=2.4):
+    X = np.random.default_rng(0).normal(size=(rows, 4))
+    return X, np.c_[X[:, 0] > 0, X[:, 1] > edge].astype(int)
+
+
+# Which rows choose
+
+
+@pytest.mark.parametrize("surrogate", ["auto", "hinge", "log_loss"])
+@pytest.mark.parametrize("given", [False, True])
+def test_with_a_confidence_the_rows_of_the_threshold_did_not_choose_the_model(monkeypatch, surrogate, given):
+    X, y = one_label()
+    other = one_label(seed=1) if given else None
+    seen = []
+
+    def compete(*arguments, **options):
+        seen.append(arguments[3].rows)
+        return whole(*arguments, **options)
+
+    whole = estimators.compete
+    monkeypatch.setattr(estimators, "compete", compete)
+    model = aimfor.Classifier(PRECISE, surrogate=surrogate, confidence=0.9, calibrate=True, **QUICK)
+    model.fit(X, y, validation_data=other)
+    X_held, y_held = (X, y) if other is None else other
+    looked_at = seen[0].index
+    held = 120 if other is None else len(y_held)
+    point = model.operating_point_
+    assert len(looked_at) == point.num_rows == held / 2
+    assert abs(int(y_held[looked_at].sum()) - point.num_positives) <= 1  # each class by its share
+    rows = "the given validation rows" if given else "the validation rows"
+    assert point.source == f"the half of {rows} that did not choose the model"
+    if given:
+        chosen = model.raw_scores(X)
+        deciding = np.setdiff1d(np.arange(held), looked_at)
+        alone = aimfor.operating_point(
+            y_held[deciding], model.raw_scores(X_held[deciding])[:, 0], PRECISE, confidence=0.9, source=point.source
+        )
+        assert point == alone
+        X_held = X_held.copy()
+        X_held[deciding] = 0
+        np.testing.assert_array_equal(model.fit(X, y, validation_data=(X_held, y_held)).raw_scores(X), chosen)
+
+
+@pytest.mark.parametrize("options", [{}, {"solver": "search", "confidence": 0.9}, {"solver": "lp", "confidence": 0.9}])
+def test_rows_that_choose_nothing_else_are_all_for_the_threshold(options):
+    X, y = one_label(200)
+    point = aimfor.Classifier(PRECISE, **QUICK, **options).fit(X, y).operating_point_
+    assert (point.num_rows, point.source) == (40, "the validation rows")
+
+
+@pytest.mark.parametrize("labels", [1, 2])
+@pytest.mark.parametrize("confidence", [None, 0.9])
+def test_the_program_knows_which_rows_chose_the_threshold(labels, confidence):
+    X, y = one_label()
+    X_held, y_held = one_label(seed=1)
+    y, y_held = (y, y_held) if labels == 1 else (np.c_[y, 1 - y], np.c_[y_held, 1 - y_held])
+    weights = np.ones(len(X_held))
+    weights[::5] = 0
+    model = aimfor.Classifier("tpr@fpr<=0.3", confidence=confidence, **QUICK)
+    model.fit(X, y, validation_data=(X_held, y_held, weights))
+    rows = deciding_rows(model, Rows(X_held, y_held, weights))
+    points = model.operating_point_ if labels == 2 else (model.operating_point_,)
+    for label, point in enumerate(points):
+        own, scores = y_held.reshape(len(X_held), -1)[rows, label], model.raw_scores(X_held[rows])[:, label]
+        options = {"confidence": confidence, "source": point.source}
+        assert point == aimfor.operating_point(own, scores, "tpr@fpr<=0.3", **options)
+
+
+def test_halves_have_their_share_of_every_class():
+    classes = np.repeat([0, 1, 2], [10, 5, 2])
+    parts = halves(Part(None, classes[:, None], None, 100 + np.arange(17)))
+    assert [np.bincount(part.labels[:, 0]).tolist() for part in parts] == [[5, 2, 1], [5, 3, 1]]
+    assert sorted(np.concatenate([part.index for part in parts])) == list(range(100, 117))
+
+
+def test_a_class_that_cannot_be_halved_is_refused():
+    X, y = one_label(200)
+    few = np.flatnonzero(y == 0)[:20].tolist() + np.flatnonzero(y == 1)[:1].tolist()
+    with pytest.raises(ValueError, match=r"^confidence needs 2 held-out rows of each class, .*, got 1$"):
+        aimfor.Classifier(PRECISE, confidence=0.9, **QUICK).fit(X, y, validation_data=(X[few], y[few]))
+
+
+@pytest.mark.parametrize("value", [0, 1])
+@pytest.mark.parametrize("labels", [1, 2])
+def test_given_validation_rows_of_one_class_are_refused(value, labels):
+    X, y = one_label()
+    y, same = (y, np.full(50, value)) if labels == 1 else (np.c_[y, y], np.full((50, 2), value))
+    with pytest.raises(ValueError, match=r"^validation_data must hold rows of both classes of a label, got one class"):
+        aimfor.Classifier(**QUICK).fit(X, y, validation_data=(X[:50], same))
+
+
+def test_where_nothing_can_be_judged_the_last_look_is_kept():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    Y = np.zeros((40, 2), dtype=int)
+    Y[3, 0] = Y[7, 1] = 1  # hardly ever held back
+    model = aimfor.Classifier("f1", model="mlp", **QUICK).fit(X, Y)
+    assert [row["step"] for row in model.history_] == [40] * len(model.history_)
+
+
+def test_validation_rows_of_weight_zero_are_absent():
+    X, y = one_label()
+    X_held, y_held = one_label(seed=1)
+    weights = np.ones(len(y_held))
+    weights[:200] = 0
+    one = aimfor.Classifier(**QUICK).fit(X, y, validation_data=(X_held, y_held, weights))
+    other = aimfor.Classifier(**QUICK).fit(X, y, validation_data=(X_held[200:], y_held[200:], weights[200:]))
+    assert one.history_ == other.history_
+    assert one.operating_point_ == other.operating_point_
+    for bad, message in ((-weights, "Negative values"), (0 * weights, "above 0|non-zero")):
+        with pytest.raises(ValueError, match=message):
+            aimfor.Classifier(**QUICK).fit(X, y, validation_data=(X_held, y_held, bad))
+
+
+# Labels that are rare or never there
+
+
+def test_a_label_that_was_positive_in_training_is_not_predicted_absent():
+    X, Y = two_labels()
+    Y = np.c_[Y, np.zeros(len(Y), dtype=int)]
+    options = QUICK | {"surrogate": "log_loss", "steps": 150, "learning_rate": 0.05}
+    model = aimfor.Classifier(PRECISE, confidence=0.9, **options).fit(X, Y)
+    assert model.operating_point_[0].threshold is not None
+    assert model.operating_point_[1].num_positives == 0  # among the rows that choose
+    with pytest.raises(
+        ValueError, match=r"^predict needs a threshold, got none for label 1 of 'recall@precision>=0\.6': "
+    ):
+        model.predict(X)
+    assert model.operating_point_[2].reason == "the label was never positive"
+    plain = model.set_params(aim="f1", confidence=None).fit(X, Y)
+    assert not plain.predict(X)[:, 2].any()
+
+
+def test_a_label_that_was_positive_in_an_earlier_call_is_not_predicted_absent():
+    X, Y = two_labels(edge=1.0)
+    model = aimfor.Classifier("f1", **QUICK).partial_fit(X, Y * [1, 0])
+    assert not model.predict(X)[:, 1].any()
+    point = model.partial_fit(X, Y).operating_point_[1]
+    model.partial_fit(X, Y * [1, 0])
+    assert model.operating_point_[1] is point
+    np.testing.assert_array_equal(model.predict(X)[:, 1], point.predict(model.raw_scores(X)[:, 1]))
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_a_label_that_lacks_a_class_takes_curve_and_threshold_from_the_same_rows(given):
+    X, Y = two_labels()
+    held = (X[:50], Y[:50] * [1, 0]) if given else None
+    model = aimfor.Classifier("f1", calibrate=True, surrogate="log_loss", **QUICK).fit(X, Y, validation_data=held)
+    point = model.operating_point_[1]
+    rows, lacking = ("the training rows", "the given validation rows") if given else ("all rows", "the validation rows")
+    assert point.source == f"{rows}, {lacking} lacking a class"
+    assert model.predict(X)[:, 1].sum() == point.counts.tp + point.counts.fp
+    found = model.predict_proba(X)[:, 1]
+    assert found[Y[:, 1] == 1].mean() > found[Y[:, 1] == 0].mean() > 0
+
+
+def test_chances_are_those_of_the_last_fit():
+    X, y = one_label()
+    model = aimfor.Classifier(calibrate=True, **QUICK).fit(X, y)
+    model.set_params(calibrate=False).fit(-X, y)
+    with pytest.raises(NotFittedError, match=r"^predict_proba needs a fit with calibrate, got one without$"):
+        model.set_params(calibrate=True).predict_proba(X)
+    with pytest.raises(NotFittedError):
+        aimfor.Classifier(calibrate=True).predict_proba(X)
