@@ -6,7 +6,7 @@
 #   make slow     the tests marked slow
 #   make bench    time and memory of the loss beside log-loss: benchmarks/results/engine.csv and .png
 #   make benchmarks  some cells of every table in docs/results.md again, held to the committed ones; half an hour
-#   make lint     ruff: rules and format; the length of sentences in README.md and docs/
+#   make lint     ruff, the layers of the package, the length of sentences; the length of sentences in README.md and docs/
 #   make types    pyright
 #   make clean    remove everything made here, the virtual environment too
 
@@ -40,6 +40,7 @@ benchmarks: $(VENV)/.installed-dev $(RIVALS)/.installed
 lint: $(VENV)/.installed-dev
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
+	$(BIN)/lint-imports --no-cache
 	$(BIN)/python scripts/prose.py --prose
 
 types: $(VENV)/.installed-dev
