@@ -25,7 +25,7 @@ from aimfor._base.warnings import NoValidationWarning, PositiveClassWarning
 from aimfor.estimator import _decisions as decisions
 from aimfor.estimator._calibration import calibration
 from aimfor.training._contest import LOG_LOSS
-from aimfor.training._observer import Supervision
+from aimfor.training._observer import Observer
 
 QUICK = {"steps": 40, "batch_size": 64, "random_state": 0}
 RANDOM_BATCHES = "batches are drawn at random, as in scikit-learn's SGDClassifier"
@@ -455,11 +455,11 @@ def test_looks_at_log_loss_are_told_before_it_is_kept():
     """What is kept holds the looks so far: a training that is taken up would tell of none."""
     events = []
 
-    class Recorded(Supervision):
-        def looked(self, looks, best):
+    class Recorded(Observer):
+        def on_evaluation(self, looks, best):
             events.append(("looked", looks[0].stage))
 
-        def keep(self, stage, kept):
+        def save(self, stage, kept):
             events.append(("kept", stage))
 
     X, Y = make_multilabel_classification(100, n_classes=3, random_state=0)

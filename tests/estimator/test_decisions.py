@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 import aimfor
 from aimfor.cli._fit import deciding_rows
 from aimfor.estimator import _classifier as estimators
-from aimfor.estimator._holdout import Part, halves
+from aimfor.estimator._holdout import LabelledRows, halves
 from aimfor.tables._dataset import Part as Rows
 
 QUICK = {"steps": 40, "batch_size": 64, "random_state": 0}
@@ -89,7 +89,7 @@ def test_the_program_knows_which_rows_chose_the_threshold(labels, confidence):
 
 def test_halves_have_their_share_of_every_class():
     classes = np.repeat([0, 1, 2], [10, 5, 2])
-    parts = halves(Part(None, classes[:, None], None, 100 + np.arange(17)))
+    parts = halves(LabelledRows(None, classes[:, None], None, 100 + np.arange(17)))
     assert [np.bincount(part.labels[:, 0]).tolist() for part in parts] == [[5, 2, 1], [5, 3, 1]]
     assert sorted(np.concatenate([part.index for part in parts])) == list(range(100, 117))
 

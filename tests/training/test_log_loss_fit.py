@@ -12,7 +12,7 @@ import aimfor
 from aimfor.training._log_loss_fit import converge_
 from aimfor.training._models import Layers
 from aimfor.training._recipes import Recipe
-from aimfor.training._rows import Data, Rows, Scaling
+from aimfor.training._rows import Data, FeatureRows, Scaling
 
 DECAYS = 1e-1, 1e-3, 1e-5
 RECIPES = [Recipe(None, decay=decay, balanced=balanced) for balanced in (False, True) for decay in DECAYS]
@@ -28,7 +28,7 @@ def several_labels():
 def test_gradient_is_zero(kind, weighted):
     X, Y = several_labels()
     weights = np.random.default_rng(0).uniform(0.5, 2, len(Y)) if weighted else np.ones(len(Y))
-    rows = Rows(kind(X), Scaling.of(kind(X), None, None))
+    rows = FeatureRows(kind(X), Scaling.of(kind(X), None, None))
     data = Data(rows, torch.from_numpy(Y), torch.from_numpy(weights).float() if weighted else None)
     heads = Layers(len(RECIPES), X.shape[1], Y.shape[1], (), torch.Generator().manual_seed(0))
     converge_(heads, RECIPES, data, False, np.random.default_rng(0))
@@ -53,7 +53,7 @@ def test_classes_at_their_minimum(kind, classes):
     """All classes, and rows that have only some of them."""
     X, y = load_iris(return_X_y=True)
     X, y = X[np.isin(y, classes)], y[np.isin(y, classes)]
-    rows = Rows(kind(X), Scaling.of(kind(X), None, None))
+    rows = FeatureRows(kind(X), Scaling.of(kind(X), None, None))
     recipes = [Recipe(None, decay=decay) for decay in DECAYS]
     heads = Layers(len(recipes), X.shape[1], 3, (), torch.Generator().manual_seed(0))
     converge_(heads, recipes, Data(rows, torch.from_numpy(y), None), True, np.random.default_rng(0))
@@ -75,7 +75,7 @@ def test_weak_decay_ends_at_its_minimum():
     generator = np.random.default_rng(0)
     X = sparse.random(4000, 2000, density=0.01, format="csr", random_state=0, data_rvs=lambda n: np.ones(n))
     y = (X @ generator.standard_normal(2000) + generator.standard_normal(4000) > 3).astype(np.uint8)
-    data = Data(Rows(X, Scaling.of(X, None, None)), torch.from_numpy(y[:, None]), None)
+    data = Data(FeatureRows(X, Scaling.of(X, None, None)), torch.from_numpy(y[:, None]), None)
     recipes = [Recipe(None, decay=decay) for decay in (1e-6, 1e-7)]
     heads = Layers(2, 2000, 1, (), torch.Generator().manual_seed(0))
     converge_(heads, recipes, data, False, np.random.default_rng(0))

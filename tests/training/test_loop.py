@@ -9,37 +9,39 @@ import aimfor
 from aimfor.training._loop import step_
 from aimfor.training._models import Layers, Modules
 from aimfor.training._objectives import Objectives
-from aimfor.training._observer import Kept, Look, Supervision
+from aimfor.training._observer import Evaluation, Observer, SavedState
 from aimfor.training._recipes import Recipe
-from aimfor.training._rows import Batches, Data, Rows, Scaling
+from aimfor.training._rows import BatchOrder, Data, FeatureRows, Scaling
 
 
 class Killed(Exception):
     pass
 
 
-class Notebook(Supervision):
+class Notebook(Observer):
     """Keeps the state every few steps, through bytes as a file would, and dies after a number of batches."""
 
-    def __init__(self, pages: dict[str, Kept], every: int = 7, last_batch: float = np.inf):
+    def __init__(self, pages: dict[str, SavedState], every: int = 7, last_batch: float = np.inf):
         self.pages, self.every, self.last_batch, self.batches = pages, every, last_batch, 0
-        self.looks: list[Look] = []
+        self.looks: list[Evaluation] = []
 
-    def stepped(self, stage, step, steps):
+    def on_batch_end(self, stage, step, steps):
         self.batches += 1
         if self.batches >= self.last_batch:
             raise Killed
 
-    def looked(self, looks, best):
+    def on_evaluation(self, looks, best):
         self.looks += looks
 
-    def due(self):
+    def should_save(self):
         return self.batches % self.every == 0
 
-    def keep(self, stage, kept):
-        self.pages[stage] = Kept(dict(kept.facts), {name: tensor.clone() for name, tensor in kept.tensors.items()})
+    def save(self, stage, kept):
+        self.pages[stage] = SavedState(
+            dict(kept.facts), {name: tensor.clone() for name, tensor in kept.tensors.items()}
+        )
 
-    def kept(self, stage):
+    def saved(self, stage):
         return self.pages.get(stage)
 
 
@@ -62,7 +64,7 @@ def test_resumed_fit_equals_one_that_never_stopped(rows, options):
         return aimfor.Classifier("recall@precision>=0.7", steps=60, batch_size=64, random_state=0, **options)
 
     whole = model().fit(*rows)
-    pages: dict[str, Kept] = {}
+    pages: dict[str, SavedState] = {}
     for last_batch in (3, 20, 11, 8):
         with pytest.raises(Killed):
             model().fit_supervised(*rows, None, None, Notebook(pages, last_batch=last_batch))
@@ -89,14 +91,14 @@ def test_every_look_of_every_candidate_is_told(rows):
         assert bool(candidate.loss) == aimed
 
 
-class Impatient(Supervision):
+class Impatient(Observer):
     def __init__(self, batches: int):
         self.left = batches
 
-    def stepped(self, stage, step, steps):
+    def on_batch_end(self, stage, step, steps):
         self.left -= 1
 
-    def stopping(self):
+    def should_stop(self):
         return self.left <= 0
 
 
@@ -110,13 +112,13 @@ def test_stopped_fit_gives_a_model_that_decides(rows, model, batches):
 
 
 def test_batches_are_epochs_that_go_on_where_they_were():
-    batches = Batches(10, 4, np.random.default_rng(0))
+    batches = BatchOrder(10, 4, np.random.default_rng(0))
     taken = [next(batches) for _ in range(5)]
     for first in (0, 2):
         assert len(set(np.concatenate(taken[first : first + 2]))) == 8
     kept = batches.kept()
     rest = [next(batches) for _ in range(4)]
-    again = Batches(10, 4, np.random.default_rng(5))
+    again = BatchOrder(10, 4, np.random.default_rng(5))
     again.restore(kept)
     assert all(np.array_equal(next(again), one) for one in rest)
 
@@ -146,7 +148,7 @@ def one_step(heads, decays, rate=0.1):
     for head in range(1, heads.num_heads):
         heads.set_head_(head, heads.head(0))
     X, y = make_classification(64, 3, n_informative=3, n_redundant=0, random_state=0)
-    data = Data(Rows(X, Scaling.of(X, None, None)), torch.from_numpy(y)[:, None], None)
+    data = Data(FeatureRows(X, Scaling.of(X, None, None)), torch.from_numpy(y)[:, None], None)
     recipes = [Recipe(None, decay=decay) for decay in decays]
     optimiser = torch.optim.Adam(heads.parameters(), lr=rate)
     step_(heads, Objectives(recipes, 1, data, False), optimiser, torch.tensor(decays), data.take(slice(None)))

@@ -10,7 +10,7 @@ from typing import Any
 from aimfor.cli._fit import Fitted, aims_of, columns_of_points, deciding_rows, measured, train
 from aimfor.cli._job import Job
 from aimfor.operating_points import operating_point
-from aimfor.training import Candidate, Recipe, Supervision, plain
+from aimfor.training import Candidate, Observer, Recipe, plain
 
 # Log-loss beside the aim
 
@@ -22,7 +22,7 @@ def _balanced(recipe: Recipe) -> bool:
 METHODS = {"log-loss": plain, "balanced log-loss": _balanced}
 
 
-def compare(job: Job, folder: Path, *, splits: int, shown: Supervision) -> list[dict[str, Any]]:
+def compare(job: Job, folder: Path, *, splits: int, shown: Observer) -> list[dict[str, Any]]:
     """Log-loss, balanced log-loss and the aim: same model, rows and budget, measured on rows that none of them saw.
 
     Args:
@@ -43,7 +43,7 @@ def compare(job: Job, folder: Path, *, splits: int, shown: Supervision) -> list[
         splits = 1  # by time there is but one split
     for split in range(splits):
         again = dataclasses.replace(job, seed=job.seed + split)
-        shown.begun("reading the data")
+        shown.on_stage_begin("reading the data")
         fitted = train(again.classifier(), again.dataset(folder), shown)
         assert fitted.contest is not None, "candidates are there without an exact solver"
         for method, wanted in METHODS.items():

@@ -27,7 +27,7 @@ from aimfor.model_folder import save_model
 from aimfor.operating_points import OperatingPoint, one_per_label, operating_point
 from aimfor.report import MAX_POINTS, UNSEEN, measure_label, story
 from aimfor.tables import Dataset, Part
-from aimfor.training import Candidate, Contest, Supervision, plain
+from aimfor.training import Candidate, Contest, Observer, plain
 
 # Where a run keeps what it needs to go on; gone when it is done.
 WORK = ".work"
@@ -73,7 +73,7 @@ class Fitted:
         return model.raw_scores(part.features)
 
 
-def fit(job: Job, out: Path, *, command: str, resume: bool, shown: Supervision) -> dict[str, Any]:
+def fit(job: Job, out: Path, *, command: str, resume: bool, shown: Observer) -> dict[str, Any]:
     """Fit, and write the model folder.
 
     Args:
@@ -110,13 +110,13 @@ def _empty(work: Path) -> None:
 
 def _fit(job: Job, classifier: Classifier, out: Path, command: str, run: Run) -> dict[str, Any]:
     started = time.monotonic()
-    run.begun("reading the data")
+    run.on_stage_begin("reading the data")
     dataset = job.dataset(out / WORK)
     command = job.write(out / WORK, dataset.fingerprint, command)
     _check_confidence(classifier, dataset)
     with run.interruptible():
         fitted = train(classifier, dataset, run)
-    run.begun("measuring")
+    run.on_stage_begin("measuring")
     facts = {
         "aim": str(read_aim(job.aim)),
         "labels": measured(fitted),
@@ -145,10 +145,10 @@ def _fit(job: Job, classifier: Classifier, out: Path, command: str, run: Run) ->
     return facts
 
 
-def train(classifier: Classifier, dataset: Dataset, supervision: Supervision) -> Fitted:
+def train(classifier: Classifier, dataset: Dataset, observer: Observer) -> Fitted:
     """Fit the classifier on the rows of a data set."""
     held_out = tuple(dataset.validation) if len(dataset.validation.labels) else None
-    contest = classifier.fit_supervised(*dataset.train, held_out, supervision)
+    contest = classifier.fit_supervised(*dataset.train, held_out, observer)
     if len(dataset.label_names) == 1:
         # Rows came as 0 and 1, a byte each; their names are these.
         classes = np.asarray(_as_values(dataset.classes))
@@ -206,7 +206,7 @@ def deciding_rows(classifier: Classifier, held_out: Part) -> np.ndarray:
     """The numbers of those held-out rows that choose the threshold; with a confidence the others choose the model."""
     labels, weights = columns_of_points(held_out), held_out.weights
     present = np.arange(len(labels)) if weights is None else np.flatnonzero(weights)
-    index = classifier.share_out(parts.Part(held_out.features, labels[present], None, present))[1].index
+    index = classifier.share_out(parts.LabelledRows(held_out.features, labels[present], None, present))[1].index
     assert index is not None
     return index
 

@@ -55,10 +55,10 @@ def number_or_auto(name: str, text: str, kind: type[int] | type[float]) -> float
 def progress_of(name: str) -> Iterator[Any]:
     """Progress on a terminal, quiet in a pipe."""
     from aimfor.estimator import Progress
-    from aimfor.training import Supervision
+    from aimfor.training import Observer
 
     if not sys.stderr.isatty():
-        yield Supervision()
+        yield Observer()
         return
     with Progress(name) as shown:
         yield shown

@@ -13,7 +13,7 @@ from typing import Any
 
 from aimfor._base.errors import ModelFileError
 from aimfor.cli._checkpoint import Checkpoint
-from aimfor.training import Kept, Look, Supervision, taken_up
+from aimfor.training import Evaluation, Observer, SavedState, resuming
 
 fcntl: Any = None
 with contextlib.suppress(ModuleNotFoundError):  # Windows has none
@@ -38,7 +38,7 @@ def alone_in(folder: Path) -> Iterator[None]:
         yield
 
 
-class Run(Supervision):
+class Run(Observer):
     """Keeps the state of every stage in a folder, and all looks at the validation rows.
 
     Args:
@@ -46,10 +46,10 @@ class Run(Supervision):
         shown: who shows progress.
     """
 
-    def __init__(self, folder: Path, shown: Supervision):
+    def __init__(self, folder: Path, shown: Observer):
         self.folder, self.shown = folder, shown
         self.stopped, self.done = False, False
-        self._looks: dict[str, list[Look]] = {}
+        self._looks: dict[str, list[Evaluation]] = {}
         self._last = time.monotonic()
 
     @property
@@ -58,39 +58,39 @@ class Run(Supervision):
         return any(self.folder.glob("*.safetensors"))
 
     @property
-    def looks(self) -> list[Look]:
+    def looks(self) -> list[Evaluation]:
         """Of all stages, in their order."""
         return [look for own in self._looks.values() for look in own]
 
-    def begun(self, stage: str) -> None:
-        self.shown.begun(stage)
+    def on_stage_begin(self, stage: str) -> None:
+        self.shown.on_stage_begin(stage)
 
-    def stepped(self, stage: str, step: int, steps: int) -> None:
-        self.shown.stepped(stage, step, steps)
+    def on_batch_end(self, stage: str, step: int, steps: int) -> None:
+        self.shown.on_batch_end(stage, step, steps)
 
-    def looked(self, looks: list[Look], best: float) -> None:
-        self._looks.setdefault(looks[0].stage, []).extend(looks)
-        self.shown.looked(looks, best)
+    def on_evaluation(self, evaluations: list[Evaluation], best: float) -> None:
+        self._looks.setdefault(evaluations[0].stage, []).extend(evaluations)
+        self.shown.on_evaluation(evaluations, best)
 
-    def stopping(self) -> bool:
+    def should_stop(self) -> bool:
         return self.stopped
 
-    def due(self) -> bool:
+    def should_save(self) -> bool:
         return time.monotonic() - self._last > SECONDS_BETWEEN
 
-    def keep(self, stage: str, kept: Kept) -> None:
+    def save(self, stage: str, state: SavedState) -> None:
         looks = [_plain(look) for look in self._looks.get(stage, [])]
-        self._checkpoint(stage).save({"training": dict(kept.facts), "looks": looks}, dict(kept.tensors))
+        self._checkpoint(stage).save({"training": dict(state.facts), "looks": looks}, dict(state.tensors))
         self._last = time.monotonic()
 
-    def kept(self, stage: str) -> Kept | None:
+    def saved(self, stage: str) -> SavedState | None:
         found = self._checkpoint(stage).load()
         if found is None:
             return None
         facts, tensors = found
-        with taken_up(stage):
+        with resuming(stage):
             self._looks[stage] = [_look(entries) for entries in facts["looks"]]
-            return Kept(facts["training"], tensors)
+            return SavedState(facts["training"], tensors)
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
@@ -110,11 +110,11 @@ class Run(Supervision):
         return Checkpoint(self.folder / f"{stage.replace(' ', '-')}.safetensors")
 
 
-def _plain(look: Look) -> list[Any]:
+def _plain(look: Evaluation) -> list[Any]:
     """A look as JSON has it, which knows no nan."""
     return [None if isinstance(value, float) and not math.isfinite(value) else value for value in look]
 
 
-def _look(entries: list[Any]) -> Look:
+def _look(entries: list[Any]) -> Evaluation:
     numbers: list[Any] = [math.nan if value is None else value for value in entries]
-    return Look(*numbers)
+    return Evaluation(*numbers)

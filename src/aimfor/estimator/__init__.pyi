@@ -1,5 +1,5 @@
+from ._calibration import CalibrationCurve as CalibrationCurve
 from ._calibration import Constant as Constant
-from ._calibration import Curve as Curve
 from ._calibration import Isotonic as Isotonic
 from ._calibration import Logistic as Logistic
 from ._classifier import Classifier as Classifier

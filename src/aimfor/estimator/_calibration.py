@@ -45,10 +45,12 @@ class Isotonic:
         return np.interp(scores, self.x, self.y)
 
 
-Curve = Constant | Logistic | Isotonic
+CalibrationCurve = Constant | Logistic | Isotonic
 
 
-def calibration(kind: bool | str, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> Curve:
+def calibration(
+    kind: bool | str, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None
+) -> CalibrationCurve:
     """Scores -> chance of being positive.
 
     Args:

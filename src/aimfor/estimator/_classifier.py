@@ -30,7 +30,7 @@ from aimfor.estimator._decisions import (
     staying,
     with_room,
 )
-from aimfor.estimator._holdout import TRAINED, Part, divided
+from aimfor.estimator._holdout import TRAINED, LabelledRows, divided
 from aimfor.estimator._inputs import Intake
 from aimfor.estimator._progress import Progress
 from aimfor.operating_points import OperatingPoint
@@ -40,14 +40,14 @@ from aimfor.training import (
     Candidate,
     Contest,
     Data,
+    FeatureRows,
     Heads,
     Layers,
     Modules,
     Objectives,
+    Observer,
     Recipe,
-    Rows,
     Scaling,
-    Supervision,
     compete,
     module_maker,
     one_thread,
@@ -135,18 +135,18 @@ class Classifier(Intake):
             Itself.
         """
         if self.verbose:
-            with Progress(str(self.aim)) as supervision:
-                self.fit_supervised(X, y, sample_weight, validation_data, supervision)
+            with Progress(str(self.aim)) as observer:
+                self.fit_supervised(X, y, sample_weight, validation_data, observer)
         else:
-            self.fit_supervised(X, y, sample_weight, validation_data, Supervision())
+            self.fit_supervised(X, y, sample_weight, validation_data, Observer())
         return self
 
     def fit_supervised(
-        self, X: Any, y: Any, sample_weight: Any, validation_data: tuple[Any, ...] | None, supervision: Supervision
+        self, X: Any, y: Any, sample_weight: Any, validation_data: tuple[Any, ...] | None, observer: Observer
     ) -> Contest | None:
         """`fit` for those who keep its state, stop it or compare its candidates; the contest, None with a solver."""
         with self._unchanged_on_error({}):
-            return self._fit(X, y, sample_weight, validation_data, supervision)
+            return self._fit(X, y, sample_weight, validation_data, observer)
 
     @contextmanager
     def _unchanged_on_error(self, copies: dict[str, Any]) -> Iterator[None]:
@@ -165,7 +165,7 @@ class Classifier(Intake):
 
     @torch.inference_mode(False)  # whatever the caller is in, as training needs gradients
     def _fit(
-        self, X: Any, y: Any, sample_weight: Any, validation_data: tuple[Any, ...] | None, supervision: Supervision
+        self, X: Any, y: Any, sample_weight: Any, validation_data: tuple[Any, ...] | None, observer: Observer
     ) -> Contest | None:
         aim = self.check_options()
         X, labels, weights = self._check_rows(X, y, sample_weight)
@@ -174,7 +174,7 @@ class Classifier(Intake):
             checks.rule(count == outputs, "aim", f"must have one target per label ({outputs})", count)
         random = check_random_state(self.random_state)
         seed = int(random.randint(2**31 - 1))
-        whole = Part(X, labels, weights)
+        whole = LabelledRows(X, labels, weights)
         if validation_data is not None:
             if not isinstance(validation_data, (tuple, list)) or len(validation_data) not in (2, 3):
                 raise TypeError("validation_data must be (X, y) or (X, y, sample_weight), got something else")
@@ -200,7 +200,7 @@ class Classifier(Intake):
                     decays=self._decays(outputs),
                     budget=self._budget(),
                     seed=seed,
-                    supervision=supervision,
+                    observer=observer,
                 )
             self.keep_candidate(contest.candidates[contest.chosen])
             self.history_ = _history(contest.candidates, contest.chosen, aim)
@@ -242,7 +242,7 @@ class Classifier(Intake):
         aim = self.check_options()
         first = not hasattr(self, "model_")
         X, labels, weights = self._check_rows(X, y, sample_weight, classes=classes, first=first)
-        part = Part(X, labels, weights, source="the rows of the last partial_fit, trained on")
+        part = LabelledRows(X, labels, weights, source="the rows of the last partial_fit, trained on")
         weight_before, rows_before = vars(self).get("seen_", (0.0, 0))
         weight_here = float(len(labels) if weights is None else weights.sum())
         self.seen_ = weight_before + weight_here, rows_before + len(labels)
@@ -359,7 +359,7 @@ class Classifier(Intake):
 
     # What comes in.
 
-    def _data(self, part: Part, mean_weight: float | None = None) -> Data:
+    def _data(self, part: LabelledRows, mean_weight: float | None = None) -> Data:
         """Rows as they are trained on; the weights are over their mean, or over that of all rows that there are."""
         own = part.labels[:, 0] if self.targets_.multiclass else part.labels
         weights = part.weights
@@ -371,7 +371,7 @@ class Classifier(Intake):
             weights = weights / largest
             weights = weights / (weights.mean() if mean_weight is None else mean_weight / largest)
         known = None if weights is None else torch.from_numpy(weights.astype(np.float32))
-        return Data(Rows(part.X, self.scaling_, self.device, index=part.index), torch.from_numpy(own), known)
+        return Data(FeatureRows(part.X, self.scaling_, self.device, index=part.index), torch.from_numpy(own), known)
 
     # What comes out.
 
@@ -391,7 +391,7 @@ class Classifier(Intake):
         self.model_ = self._make_heads(1, 0)
         self.model_.set_head_(0, candidate.tensors)
 
-    def _solve(self, aim: Aim, fitted: Part) -> None:
+    def _solve(self, aim: Aim, fitted: LabelledRows) -> None:
         """The optimum of the relaxed problem, as a model that scales like the others."""
         X, labels, weights = fitted.taken()
         checks.rule(self.targets_.one_label, "y", f"must have one label for solver {self.solver!r}", len(self.classes_))
@@ -410,7 +410,9 @@ class Classifier(Intake):
         found = {"objective": solution.objective, "violation": solution.violation, "feasible": solution.feasible}
         self.history_ = [{"name": f"{aim}, solver {self.solver}", **found, "chosen": True}]
 
-    def _decide(self, aim: Aim, held_out: Part, whole: Part, earlier: Sequence[OperatingPoint] = ()) -> None:
+    def _decide(
+        self, aim: Aim, held_out: LabelledRows, whole: LabelledRows, earlier: Sequence[OperatingPoint] = ()
+    ) -> None:
         """Choose thresholds, and curves of the chances, on rows held out; on all for a label that lacks a class there.
 
         Args:
@@ -440,7 +442,7 @@ class Classifier(Intake):
             stays = [one and bool(curves_before) for one in stays]
             self.calibration_ = list(kept(stays, curves_before, curves_of(self.calibrate, rows)))
 
-    def _scored(self, part: Part, source: str) -> Scored:
+    def _scored(self, part: LabelledRows, source: str) -> Scored:
         labels = one_hot(part.labels, len(self.classes_)) if self.targets_.multiclass else part.labels
         return Scored(labels, self._raw_of(part.X, part.index), part.weights, source)
 
@@ -449,7 +451,9 @@ class Classifier(Intake):
         # differently with the number of rows, and a threshold is the score of a row.
         exact = self._scores_exactly()
         model = self.model_.double() if exact else self.model_
-        scores = model.scores(Rows(X, self.scaling_, self.device, torch.float64 if exact else torch.float32, index))
+        scores = model.scores(
+            FeatureRows(X, self.scaling_, self.device, torch.float64 if exact else torch.float32, index)
+        )
         return ranked(scores, self.targets_.multiclass)[:, 0].float().double().numpy()
 
     def _scores_exactly(self) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from aimfor._base import checks
 from aimfor.aims import Aim
-from aimfor.estimator._calibration import Curve, calibration
+from aimfor.estimator._calibration import CalibrationCurve, calibration
 from aimfor.operating_points import OperatingPoint, one_per_label, operating_point
 
 # The reason of a label that no row ever had: such a label is never predicted, where others without a threshold refuse.
@@ -101,7 +101,7 @@ def kept(stays: Sequence[bool], earlier: Sequence[Any], found: Sequence[Any]) ->
     return tuple(earlier[label] if stays[label] else one for label, one in enumerate(found))
 
 
-def curves_of(kind: bool | str, rows: Sequence[Scored]) -> list[Curve]:
+def curves_of(kind: bool | str, rows: Sequence[Scored]) -> list[CalibrationCurve]:
     """The calibration of each label, on the rows that chose its threshold."""
     return [
         calibration(kind, one.scores[:, label], one.labels[:, label], one.weights) for label, one in enumerate(rows)
@@ -131,7 +131,7 @@ def against(scores: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
     return np.where(scores >= thresholds, np.maximum(difference, np.finfo(np.float64).tiny), difference)
 
 
-def chances(curves: Sequence[Curve], scores: np.ndarray, exclusive: bool) -> np.ndarray:
+def chances(curves: Sequence[CalibrationCurve], scores: np.ndarray, exclusive: bool) -> np.ndarray:
     """Scores `[n, L]` -> chances `[n, L]`, which add up to 1 where classes are exclusive."""
     found = np.stack([curve(scores[:, label]) for label, curve in enumerate(curves)], axis=1)
     if not exclusive:

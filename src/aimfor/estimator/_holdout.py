@@ -14,7 +14,7 @@ from aimfor._base.warnings import NoValidationWarning
 TRAINED = "the training rows"
 
 
-class Part(NamedTuple):
+class LabelledRows(NamedTuple):
     """Some rows of a table: labels and weights of these rows, which they are (None for all), what they are called."""
 
     X: Any
@@ -27,17 +27,19 @@ class Part(NamedTuple):
         """The rows by themselves."""
         return self.X if self.index is None else self.X[self.index], self.labels, self.weights
 
-    def some(self, rows: np.ndarray, source: str) -> Part:
+    def some(self, rows: np.ndarray, source: str) -> LabelledRows:
         """Those of the rows with these numbers."""
         weights = None if self.weights is None else self.weights[rows]
-        return Part(self.X, self.labels[rows], weights, rows if self.index is None else self.index[rows], source)
+        return LabelledRows(
+            self.X, self.labels[rows], weights, rows if self.index is None else self.index[rows], source
+        )
 
     def classes(self) -> np.ndarray:
         """The class of each row; one for all where there are several labels, of which a row may have any."""
         return self.labels[:, 0] if self.labels.shape[1] == 1 else np.zeros(len(self.labels), dtype=np.uint8)
 
 
-def divided(whole: Part, fraction: float, seed: int) -> tuple[Part, Part]:
+def divided(whole: LabelledRows, fraction: float, seed: int) -> tuple[LabelledRows, LabelledRows]:
     """Training and validation rows; the same rows twice where none can be held back.
 
     Args:
@@ -63,7 +65,7 @@ def divided(whole: Part, fraction: float, seed: int) -> tuple[Part, Part]:
     return whole.some(fitted, TRAINED), whole.some(held_out, "the validation rows")
 
 
-def halves(held_out: Part) -> tuple[Part, Part]:
+def halves(held_out: LabelledRows) -> tuple[LabelledRows, LabelledRows]:
     """One half to choose the model on, another for its threshold: a confidence is about rows that chose nothing before.
 
     Args:

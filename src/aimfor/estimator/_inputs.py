@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from aimfor._base import checks
 from aimfor._base.stored_rows import StoredRows
 from aimfor._base.warnings import PositiveClassWarning
-from aimfor.estimator._holdout import Part, halves
+from aimfor.estimator._holdout import LabelledRows, halves
 from aimfor.estimator._parameters import Options
 from aimfor.estimator._targets import Targets, targets_of
 from aimfor.loss import LARGEST_WEIGHT
@@ -77,16 +77,16 @@ class Intake(Options):
             return X
         return validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
 
-    def _check_validation(self, X: Any, y: Any, sample_weight: Any = None) -> Part:
+    def _check_validation(self, X: Any, y: Any, sample_weight: Any = None) -> LabelledRows:
         X = self._check_features(X)
         labels = self.targets_.encode(y)
         checks.rule(len(labels) == X.shape[0], "validation_data", f"must have {X.shape[0]} labels", len(labels))
-        part = Part(*_present(X, labels, sample_weight), source="the given validation rows")
+        part = LabelledRows(*_present(X, labels, sample_weight), source="the given validation rows")
         varied = bool((part.labels.min(0) < part.labels.max(0)).any())
         checks.rule(varied, "validation_data", "must hold rows of both classes of a label", "one class only")
         return part
 
-    def share_out(self, held_out: Part) -> tuple[Part, Part]:
+    def share_out(self, held_out: LabelledRows) -> tuple[LabelledRows, LabelledRows]:
         """Rows that choose the model and rows that choose its threshold: halves with a confidence, else the same.
 
         Args:
@@ -95,7 +95,7 @@ class Intake(Options):
         # The solvers choose nothing on these rows.
         return halves(held_out) if self.confidence is not None and self.solver == "sgd" else (held_out, held_out)
 
-    def _check_confidence(self, held_out: Part, trained_on: bool) -> None:
+    def _check_confidence(self, held_out: LabelledRows, trained_on: bool) -> None:
         """Refuse a confidence that the rows which choose the threshold cannot give, before anything is trained."""
         if self.confidence is None:
             return

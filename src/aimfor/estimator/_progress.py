@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from aimfor.training import Look, Supervision
+from aimfor.training import Evaluation, Observer
 
 
-class Progress(Supervision):
+class Progress(Observer):
     """Shows progress on the error stream while it is entered as a context.
 
     Args:
@@ -35,20 +35,20 @@ class Progress(Supervision):
     def __exit__(self, *error: object) -> None:
         self.bar.stop()
 
-    def begun(self, stage: str) -> None:
+    def on_stage_begin(self, stage: str) -> None:
         for task in self.tasks.values():  # what came before is over, also where it had no steps
             if self.bar.tasks[task].total is None:
                 self.bar.update(task, total=1, completed=1)
         self._task(stage)
 
-    def stepped(self, stage: str, step: int, steps: int) -> None:
+    def on_batch_end(self, stage: str, step: int, steps: int) -> None:
         self.bar.update(self._task(stage), completed=step, total=steps)
 
-    def looked(self, looks: list[Look], best: float) -> None:
-        violation = max(looks, key=lambda look: look.value).violation
+    def on_evaluation(self, evaluations: list[Evaluation], best: float) -> None:
+        violation = max(evaluations, key=lambda one: one.value).violation
         told = f"{self.name} {abs(best):.4f}"
         told += "" if math.isnan(violation) else f", violation {violation:+.3f}"
-        self.bar.update(self._task(looks[0].stage), told=told)
+        self.bar.update(self._task(evaluations[0].stage), told=told)
 
     def _task(self, stage: str) -> Any:
         if stage not in self.tasks:

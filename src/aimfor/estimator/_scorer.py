@@ -19,7 +19,7 @@ from aimfor.estimator._targets import Targets
 from aimfor.loss import log_odds
 
 
-def scorer(aim: str | Aim) -> Scorer:
+def scorer(aim: str | Aim) -> AimScorer:
     """A scikit-learn scorer for an aim's exact metric, for `cross_val_score`, `GridSearchCV` and the like.
 
     Works with any classifier that has `decision_function` or `predict_proba`; several labels and classes give the mean
@@ -39,10 +39,10 @@ def scorer(aim: str | Aim) -> Scorer:
         >>> scorer("recall@precision>=0.9")(RidgeClassifier().fit(X, y), X, y) > 0.99
         True
     """
-    return Scorer(parse_aim(aim))
+    return AimScorer(parse_aim(aim))
 
 
-class Scorer:
+class AimScorer:
     """(estimator, X, y) -> exact metric. Not one of `make_scorer`, which knows neither the classes of the estimator nor
     whether their scores are those of a softmax; that it asks for sample weights, it says as those do."""
 
@@ -60,7 +60,7 @@ class Scorer:
             labels = _labels(y_true, scores, getattr(estimator, "classes_", None))
         return exact_metric(self.aim, labels, scores, sample_weight)
 
-    def set_score_request(self, **requests: Any) -> Scorer:
+    def set_score_request(self, **requests: Any) -> AimScorer:
         """As that of scikit-learn's scorers: `sample_weight=True` where metadata routing shall hand them over."""
         self._requests.set_score_request(**requests)
         return self

@@ -16,7 +16,7 @@ from aimfor._base import checks
 from aimfor._base.checks import rule
 from aimfor.aims import NUMBER
 from aimfor.aims import aim as read_aim
-from aimfor.estimator import Classifier, Constant, Curve, Isotonic, Logistic, Targets
+from aimfor.estimator import CalibrationCurve, Classifier, Constant, Isotonic, Logistic, Targets
 from aimfor.model_folder._schema import (
     CLASS_DTYPES,
     CURVES,
@@ -136,7 +136,7 @@ def _set_points(classifier: Classifier, given: list[Any], thresholds: np.ndarray
     classifier.threshold_ = points[0].threshold if classifier.targets_.one_label else found
 
 
-def _curve(given: Any) -> Curve:
+def _curve(given: Any) -> CalibrationCurve:
     rule(isinstance(given, dict), "calibration", "must hold JSON objects", repr(given)[:50])
     kind = CURVES.get(str(given.get("kind")))
     if kind is None:

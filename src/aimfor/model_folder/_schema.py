@@ -22,7 +22,7 @@ from torch import Tensor
 from aimfor._base import checks
 from aimfor._base.checks import rule
 from aimfor.aims import aim as read_aim
-from aimfor.estimator import Classifier, Constant, Curve, Isotonic, Logistic
+from aimfor.estimator import CalibrationCurve, Classifier, Constant, Isotonic, Logistic
 
 FORMAT, FORMAT_VERSION = "aimfor model", 1
 NONE = type(None)
@@ -156,7 +156,7 @@ def to_text(facts: Mapping[str, Any]) -> bytes:
     return text.encode()
 
 
-def _curve_facts(curve: Curve) -> dict[str, Any]:
+def _curve_facts(curve: CalibrationCurve) -> dict[str, Any]:
     (kind,) = (name for name, one in CURVES.items() if isinstance(curve, one))
     return {"kind": kind, **dataclasses.asdict(curve)}
 

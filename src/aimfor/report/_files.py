@@ -16,13 +16,13 @@ from aimfor._base.errors import ModelFileError
 from aimfor._base.files import write_text
 from aimfor._base.json import read_json, read_text
 from aimfor.report._page import render
-from aimfor.training import Look
+from aimfor.training import Evaluation
 
 METRICS, HISTORY, PAGE = "metrics.json", "history.csv", "report.html"
 
 
 @contextmanager
-def story(folder: Path, facts: dict[str, Any], looks: list[Look]) -> Iterator[None]:
+def story(folder: Path, facts: dict[str, Any], looks: list[Evaluation]) -> Iterator[None]:
     """Write the three files under other names; when all that is done inside succeeds, they take their places.
 
     So a disk that fills leaves the files of an earlier model together with that model.
@@ -34,7 +34,7 @@ def story(folder: Path, facts: dict[str, Any], looks: list[Look]) -> Iterator[No
     """
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(Look._fields)
+    writer.writerow(Evaluation._fields)
     for look in looks:
         writer.writerow(["" if isinstance(value, float) and math.isnan(value) else value for value in look])
     texts = {
@@ -71,7 +71,10 @@ def _read_history(text: str, path: Path) -> list[dict[str, Any]]:
     texts = ("stage", "candidate")
     try:
         return [
-            {name: row[name] if name in texts else (float(row[name]) if row[name] else None) for name in Look._fields}
+            {
+                name: row[name] if name in texts else (float(row[name]) if row[name] else None)
+                for name in Evaluation._fields
+            }
             for row in csv.DictReader(io.StringIO(text))
         ]
     except (KeyError, ValueError, TypeError, csv.Error) as error:

@@ -21,7 +21,7 @@ from aimfor.aims import Aim, one_hot
 from aimfor.training._log_loss_fit import converge_
 from aimfor.training._loop import Budget, Candidate, Judgement, best_of, look, seen_of, train
 from aimfor.training._models import Heads, Layers
-from aimfor.training._observer import Kept, Supervision, taken_up
+from aimfor.training._observer import Observer, SavedState, resuming
 from aimfor.training._recipes import Recipe, aim_recipes, log_loss_recipes
 from aimfor.training._rows import Data
 from aimfor.training._selection import choose, judgement
@@ -57,7 +57,7 @@ def compete(
     decays: Sequence[float],
     budget: Budget,
     seed: int,
-    supervision: Supervision,
+    observer: Observer,
 ) -> Contest:
     """Train candidates and choose among them on the validation rows.
 
@@ -72,7 +72,7 @@ def compete(
         decays: tried with log-loss.
         budget: how long and how fast.
         seed: of starts, order and resampling.
-        supervision: what goes on beside.
+        observer: what goes on beside.
 
     Returns:
         All candidates and which of them to keep.
@@ -96,7 +96,7 @@ def compete(
             budget=budget,
             multiclass=multiclass,
             generator=generator,
-            supervision=supervision,
+            observer=observer,
             stage=stage,
             blind=blind,
         )
@@ -113,14 +113,14 @@ def compete(
         def look_at(heads: Layers, recipes: list[Recipe]) -> list[Candidate]:
             return look(heads, recipes, validation.rows, judge, 0, multiclass)
 
-        supervision.begun(LOG_LOSS)
-        if (kept := supervision.kept(LOG_LOSS)) is not None:
-            with taken_up(LOG_LOSS):
+        observer.on_stage_begin(LOG_LOSS)
+        if (kept := observer.saved(LOG_LOSS)) is not None:
+            with resuming(LOG_LOSS):
                 linear.load_state_dict(kept.tensors)
                 generator.bit_generator.state = kept.facts["generator"]
         else:
             converge_(linear, recipes, data, multiclass, generator)
-        now = Kept({"generator": generator.bit_generator.state}, linear.state_dict())
+        now = SavedState({"generator": generator.bit_generator.state}, linear.state_dict())
         candidates = look_at(linear, recipes)
         if linear.num_labels > 1 and len(decays) > 1:
             leader = best_of(candidates).recipe
@@ -130,8 +130,8 @@ def compete(
             converge_(heads, nearer, data, multiclass, generator)
             candidates += look_at(heads, nearer)
         if kept is None:
-            supervision.looked([seen_of(LOG_LOSS, one, 0) for one in candidates], best_of(candidates).value)
-            supervision.keep(LOG_LOSS, now)
+            observer.on_evaluation([seen_of(LOG_LOSS, one, 0) for one in candidates], best_of(candidates).value)
+            observer.save(LOG_LOSS, now)
     # Of equal ones the plain with the strongest decay.
     best = max(candidates, key=lambda one: (one.merit, not one.recipe.balanced, one.recipe.decay))
     recipes = aim_recipes(aim, best.recipe.decay, restarts)

@@ -16,9 +16,9 @@ from aimfor._base.splitting import chunks
 from aimfor.training._models import Heads, Layers
 from aimfor.training._objectives import LogLoss
 from aimfor.training._recipes import Recipe
-from aimfor.training._rows import Data, Rows
+from aimfor.training._rows import Data, FeatureRows
 
-# Rows that a full-batch fit of log-loss reads at most; a linear model learns nothing more from others.
+# FeatureRows that a full-batch fit of log-loss reads at most; a linear model learns nothing more from others.
 FULL_BATCH_ROWS = 200_000
 FULL_BATCH_STEPS = 200
 # Newton's method takes rows times squared features of work for a step of one label.
@@ -115,7 +115,7 @@ def each_(heads: Heads, recipes: Sequence[Recipe], data: Data, index: np.ndarray
         heads.set_head_(head, tensors)
 
 
-def _features(rows: Rows, index: np.ndarray) -> Any:
+def _features(rows: FeatureRows, index: np.ndarray) -> Any:
     """Scaled rows in double precision, SciPy CSR or an array."""
     if rows.sparse:
         return rows.scaled(index)

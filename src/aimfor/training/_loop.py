@@ -13,9 +13,9 @@ from torch import Tensor
 from aimfor.loss import log_odds
 from aimfor.training._models import Heads, Layers
 from aimfor.training._objectives import Objectives
-from aimfor.training._observer import Kept, Look, Supervision, taken_up
+from aimfor.training._observer import Evaluation, Observer, SavedState, resuming
 from aimfor.training._recipes import Recipe
-from aimfor.training._rows import Batches, Data, Rows
+from aimfor.training._rows import BatchOrder, Data, FeatureRows
 
 # How often the validation rows are looked at in one stage. More looks find better snapshots of noise.
 LOOKS = 8
@@ -102,7 +102,7 @@ class Training:
         self.objectives = Objectives(recipes, heads.num_labels, data, multiclass)
         self.decays = decays_of(recipes, data.rows.device)
         self.optimiser = torch.optim.Adam(heads.parameters(), lr=budget.rate)
-        self.batches = Batches(len(data.rows), budget.batch_size, generator)
+        self.batches = BatchOrder(len(data.rows), budget.batch_size, generator)
         self.step, self.fruitless = 0, 0
         self.best: list[Candidate] = []
 
@@ -112,7 +112,7 @@ class Training:
         self.step += 1
         self._set_rate()
 
-    def look(self, validation: Rows, judge: Judge) -> list[Candidate]:
+    def look(self, validation: FeatureRows, judge: Judge) -> list[Candidate]:
         """All heads as they are now; the best of each so far are kept."""
         found = look(self.heads, self.recipes, validation, judge, self.step, self.multiclass, self.objectives)
         if not self.best:
@@ -127,7 +127,7 @@ class Training:
         self.fruitless = 0 if any(better) else self.fruitless + 1
         return found
 
-    def kept(self) -> Kept:
+    def kept(self) -> SavedState:
         """Everything, as facts and tensors."""
         tensors = {f"heads.{name}": tensor for name, tensor in self.heads.state_dict().items()}
         for index, entries in self.optimiser.state_dict()["state"].items():
@@ -140,9 +140,9 @@ class Training:
             tensors[f"best.{index}.scores"] = torch.from_numpy(one.scores)
         best = [[_finite(one.value), _finite(one.merit), one.step] for one in self.best]
         facts = {"step": self.step, "fruitless": self.fruitless, "batches": self.batches.kept(), "best": best}
-        return Kept(facts, tensors)
+        return SavedState(facts, tensors)
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: SavedState) -> None:
         """Go on from what `kept` gave for the same rows, recipes and budget."""
         facts, tensors = kept
         self.heads.load_state_dict(_below("heads", tensors))
@@ -187,13 +187,13 @@ def train(
     heads: Heads,
     recipes: Sequence[Recipe],
     data: Data,
-    validation: Rows,
+    validation: FeatureRows,
     judge: Judge,
     *,
     budget: Budget,
     multiclass: bool,
     generator: np.random.Generator,
-    supervision: Supervision,
+    observer: Observer,
     stage: str,
     blind: bool = False,
 ) -> list[Candidate]:
@@ -208,8 +208,8 @@ def train(
         budget: how long and how fast.
         multiclass: whether labels are classes.
         generator: for the order of the rows.
-        supervision: what goes on beside.
-        stage: its name for the supervision.
+        observer: what goes on beside.
+        stage: its name for the observer.
         blind: whether the validation rows can judge nothing; see `Training`.
 
     Returns:
@@ -220,34 +220,34 @@ def train(
     def look_now() -> None:
         found = training.look(validation, judge)
         seen = [seen_of(stage, one, training.step) for one in found]
-        supervision.looked(seen, best_of(training.best).value)
+        observer.on_evaluation(seen, best_of(training.best).value)
 
-    supervision.begun(stage)
-    if (kept := supervision.kept(stage)) is not None:
-        with taken_up(stage):
+    observer.on_stage_begin(stage)
+    if (kept := observer.saved(stage)) is not None:
+        with resuming(stage):
             training.restore(kept)
     else:
         look_now()
     looks = {math.ceil(budget.steps * part / LOOKS) for part in range(1, LOOKS + 1)}
     heads.train()
     while training.step < budget.steps and training.fruitless < budget.patience:
-        if supervision.stopping():
+        if observer.should_stop():
             look_now()
             break
         training.advance()
-        supervision.stepped(stage, training.step, budget.steps)
+        observer.on_batch_end(stage, training.step, budget.steps)
         if training.step in looks:
             look_now()
-        if supervision.due():
-            supervision.keep(stage, training.kept())
-    supervision.keep(stage, training.kept())
+        if observer.should_save():
+            observer.save(stage, training.kept())
+    observer.save(stage, training.kept())
     return training.best
 
 
 def look(
     heads: Heads,
     recipes: Sequence[Recipe],
-    validation: Rows,
+    validation: FeatureRows,
     judge: Judge,
     step: int,
     multiclass: bool,
@@ -275,7 +275,7 @@ def best_of(candidates: Iterable[Candidate]) -> Candidate:
     return max(candidates, key=rank)
 
 
-def seen_of(stage: str, candidate: Candidate, step: int) -> Look:
+def seen_of(stage: str, candidate: Candidate, step: int) -> Evaluation:
     """What is told of a candidate."""
 
     def mean(name: str) -> float:
@@ -283,7 +283,7 @@ def seen_of(stage: str, candidate: Candidate, step: int) -> Look:
 
     violation = candidate.loss.get("violation", torch.empty(0))
     violation = violation[~violation.isnan()]
-    return Look(
+    return Evaluation(
         stage,
         candidate.recipe.name,
         step,
@@ -337,7 +337,7 @@ def train_one(
     order = np.random.default_rng(seed).permutation(len(data.rows))
     decays = decays_of([recipe], data.rows.device)
     heads.train()
-    # Batches of nearly one size: a last one of a single row has no spread, which BatchNorm needs.
+    # BatchOrder of nearly one size: a last one of a single row has no spread, which BatchNorm needs.
     for part in np.array_split(order, math.ceil(len(order) / batch_size)):
         step_(heads, objectives, optimiser, decays, data.take(part))
     heads.eval()

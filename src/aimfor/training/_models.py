@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from aimfor._base.splitting import chunks
-from aimfor.training._rows import Bags, Rows
+from aimfor.training._rows import Bags, FeatureRows
 
 
 def project(rows: Tensor | Bags, weight: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ class Heads(nn.Module, ABC):
         """Multiply the weights of each head, offsets apart, by its factor, `[G]`."""
 
     @torch.no_grad()
-    def scores(self, rows: Rows) -> Tensor:
+    def scores(self, rows: FeatureRows) -> Tensor:
         """Scores of all rows `[n, G, L]`, in evaluation mode and on the CPU."""
         training = self.training
         if training:  # a fitted model is not, so that several threads may score with it

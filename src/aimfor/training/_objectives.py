@@ -17,7 +17,7 @@ from aimfor.loss import Loss, log_odds
 from aimfor.training._recipes import Recipe
 from aimfor.training._rows import Data
 
-# Batches on the hinge before a tight surrogate: shorter than the default of `Loss`, as training is.
+# BatchOrder on the hinge before a tight surrogate: shorter than the default of `Loss`, as training is.
 WARMUP = 200
 # What is kept of the diagnostics of a candidate's loss.
 LEARNED = ("multipliers", "thresholds", "priors", "violation", "surrogate_recall", "recall")

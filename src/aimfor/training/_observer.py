@@ -1,4 +1,4 @@
-"""Step, beside training: what is told of it, what is kept of it, and whether it is asked to stop."""
+"""Beside training: what is shown of it, what is saved of it, and whether it should stop."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 
-class Look(NamedTuple):
-    """One candidate at one look at the validation rows; nan where a number does not exist.
+class Evaluation(NamedTuple):
+    """One candidate at one evaluation on the validation rows; nan where a number does not exist.
 
     Attributes:
         stage, candidate: names.
@@ -32,45 +32,45 @@ class Look(NamedTuple):
     exact: float
 
 
-class Kept(NamedTuple):
-    """Training as it was: facts that JSON can hold, and tensors."""
+class SavedState(NamedTuple):
+    """The state of a stage: facts that JSON can hold, and tensors."""
 
     facts: Mapping[str, Any]
     tensors: Mapping[str, Tensor]
 
 
-class Supervision:
-    """Lets training run: nothing is shown, kept or stopped. Others override what they need."""
+class Observer:
+    """Follows training: shows it, saves its state or stops it. This one does nothing; override what you need."""
 
-    def begun(self, stage: str) -> None:
-        """Told when a stage begins, one that has no steps above all."""
+    def on_stage_begin(self, stage: str) -> None:
+        """Called when a stage begins; a stage without batches calls nothing else."""
 
-    def stepped(self, stage: str, step: int, steps: int) -> None:
-        """Told after every batch."""
+    def on_batch_end(self, stage: str, step: int, steps: int) -> None:
+        """Called after every batch, or after every forest of a search."""
 
-    def looked(self, looks: list[Look], best: float) -> None:
-        """Told at every look at the validation rows, with the best value of this stage so far."""
+    def on_evaluation(self, evaluations: list[Evaluation], best: float) -> None:
+        """Called after every evaluation on the validation rows, with the best value of this stage so far."""
 
-    def stopping(self) -> bool:
+    def should_stop(self) -> bool:
         """Whether to stop now, with the best so far."""
         return False
 
-    def due(self) -> bool:
-        """Whether the state should be kept now; it is kept at the end of every stage besides."""
+    def should_save(self) -> bool:
+        """Whether to save the state now; the end of a stage saves it in any case."""
         return False
 
-    def keep(self, stage: str, kept: Kept) -> None:
-        """Given the state of a stage."""
+    def save(self, stage: str, state: SavedState) -> None:
+        """Receive the state of a stage."""
 
-    def kept(self, stage: str) -> Kept | None:
+    def saved(self, stage: str) -> SavedState | None:
         """The state from which a stage goes on, None for its beginning."""
         return None
 
 
 @contextmanager
-def taken_up(stage: str) -> Iterator[None]:
-    """Inside, what was kept of a stage is put back; where it does not fit, that is told in one sentence."""
+def resuming(stage: str) -> Iterator[None]:
+    """Inside, the saved state of a stage is restored; where it does not fit, one sentence says so."""
     try:
         yield
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
-        raise ValueError(f"what was kept of the stage {stage!r} does not fit this training: {error}") from error
+        raise ValueError(f"the saved state of stage {stage!r} does not fit this training: {error}") from error

@@ -78,7 +78,7 @@ class Scaling(NamedTuple):
         return self._replace(scale=np.where(self.scale < OF_CONSTANTS, self.scale, 1.0))
 
 
-class Rows:
+class FeatureRows:
     """The rows of a table, given out in batches of scaled tensors; the table itself is neither copied nor changed.
 
     Args:
@@ -132,8 +132,8 @@ class Rows:
         return Bags(columns.to(self.device), values.to(self.device), starts.to(self.device), scaled.shape[1])
 
 
-class Batches:
-    """Batches of row numbers without end, each epoch in a new order; a last part that is short is left to the next.
+class BatchOrder:
+    """BatchOrder of row numbers without end, each epoch in a new order; a last part that is short is left to the next.
 
     Args:
         count: number of rows.
@@ -181,7 +181,7 @@ class Data(NamedTuple):
         weights: `[n]`, 1 on the mean of all rows, or None.
     """
 
-    rows: Rows
+    rows: FeatureRows
     labels: Tensor
     weights: Tensor | None
 
