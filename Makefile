@@ -5,7 +5,7 @@
 #   make test     the tests, without those marked slow
 #   make slow     the tests marked slow
 #   make bench    time and memory of the loss beside log-loss: benchmarks/results/engine.csv and .png
-#   make benchmarks  some cells of every table in docs/results.md again, held to the committed ones; half an hour
+#   make benchmarks  reproduce some cells of every table in docs/results.md and compare them with the committed ones; half an hour
 #   make lint     ruff, the layers of the package, the length of sentences; the length of sentences in README.md and docs/
 #   make types    pyright
 #   make clean    remove everything made here, the virtual environment too
@@ -32,10 +32,10 @@ slow: $(VENV)/.installed-dev $(VENV)/.browser
 	$(PYTEST) -m slow
 
 bench: $(VENV)/.installed-dev
-	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python -m benchmarks.cost.engine
 
 benchmarks: $(VENV)/.installed-dev $(RIVALS)/.installed
-	$(BIN)/python benchmarks/again.py --rivals $(RIVALS)/bin/python
+	$(BIN)/python -m benchmarks.reproduce --rivals $(RIVALS)/bin/python
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/python -m ruff check .
@@ -60,10 +60,10 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt $(VENV)/.made
 	touch $(VENV)/.installed-demo $@
 
 # Rivals of the benchmarks, in an environment of their own. LibAUC and AP-Perf are installed without their requirements,
-# which would replace torch; benchmarks/requirements-rivals.txt has what they need of them.
-$(RIVALS)/.installed: benchmarks/requirements-rivals.txt constraints.txt
+# which would replace torch; benchmarks/rivals/requirements.txt has what they need of them.
+$(RIVALS)/.installed: benchmarks/rivals/requirements.txt constraints.txt
 	$(PYTHON) -m venv $(RIVALS)
-	$(RIVALS)/bin/python -m pip install --quiet -c constraints.txt torch==2.13.0 -r benchmarks/requirements-rivals.txt
+	$(RIVALS)/bin/python -m pip install --quiet -c constraints.txt torch==2.13.0 -r benchmarks/rivals/requirements.txt
 	$(RIVALS)/bin/python -m pip install --quiet --no-deps libauc==2.0.1 ap_perf==0.1.1
 	touch $@
 

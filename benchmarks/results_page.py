@@ -1,7 +1,7 @@
 """docs/results.md: every table and picture, from the CSV files in results/ alone.
 
-    python benchmarks/results_page.py            # writes the page
-    python benchmarks/results_page.py --check    # exit 1 where the page is not what the files say
+    python -m benchmarks.results_page            # writes the page
+    python -m benchmarks.results_page --check    # exit 1 where the page is not what the files say
 
 Each script gives its own part (`section`); a script without finished cells is left out, which the page says.
 """
@@ -9,39 +9,18 @@ Each script gives its own part (`section`); a script without finished cells is l
 import argparse
 import importlib
 import sys
-from pathlib import Path
 
-import areas
-import cifar10_linear
-import engine
-import estimator_cost
-import figure_1
-import page
-import rivals_report
-import suite
-from common import RESULTS, spread
-from suite_report import EITHER, OTHERS, error_of_these_sets, gains
+from benchmarks.cost import engine, estimator_cost
+from benchmarks.paper import areas, cifar10_linear, figure_1
+from benchmarks.rivals import report as rivals_report
+from benchmarks.shared import page
+from benchmarks.shared.cells import RESULTS, ROOT
+from benchmarks.shared.scripts import SCRIPTS
+from benchmarks.shared.spread import spread
+from benchmarks.suite import suite
+from benchmarks.suite.report import EITHER, OTHERS, error_of_these_sets, gains
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "results.md"
-# In the order of the page: what it is worth, against whom, the paper's own tables, what it costs.
-SCRIPTS = (
-    "figure_1",
-    "suite",
-    "rivals",
-    "tabular_linear",
-    "cifar10_table",
-    "cifar10_linear",
-    "many_labels",
-    "areas",
-    "accuracy_trade",
-    "anchors",
-    "convergence",
-    "robustness",
-    "operating_points",
-    "engine",
-    "estimator_cost",
-    "program_cost",
-)
+PAGE = ROOT / "docs" / "results.md"
 
 
 def results_page() -> str:
@@ -51,10 +30,10 @@ def results_page() -> str:
     parts = [
         "# Results",
         opening(),
-        "This page is made by `python benchmarks/results_page.py` from the files in `benchmarks/results/` alone; `make "
+        "This page is made by `python -m benchmarks.results_page` from the files in `benchmarks/results/` alone; `make "
         "benchmarks` makes some cells of every table again and holds them to these files. What a reader should know "
         "before trusting a difference is in [benchmarks/README.md](../benchmarks/README.md).",
-        *(importlib.import_module(name).section() for name in made),
+        *(importlib.import_module(SCRIPTS[name]).section() for name in made),
     ]
     if missing:
         parts.append(f"Not run yet: {', '.join(missing)}.")
@@ -175,7 +154,7 @@ def main() -> None:
     if not parser.parse_args().check:
         PAGE.write_text(text)
     elif not PAGE.is_file() or PAGE.read_text() != text:
-        sys.exit("docs/results.md is not what benchmarks/results says: run python benchmarks/results_page.py")
+        sys.exit("docs/results.md is not what benchmarks/results says: run python -m benchmarks.results_page")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,136 @@
+"""The rows of engine.py as a file, a table, a picture and a section of the page."""
+
+import csv
+from typing import NamedTuple
+
+from benchmarks.shared import page
+from benchmarks.shared.cells import RESULTS, provenance
+
+NAME = "engine"
+ROWS, LABELS, ANCHORS = 128, 20_000, 10
+# What the ratios must not exceed: by what is measured, engine and surrogate.
+MUST = {
+    ("time", "native", "hinge"): 0.6,
+    ("time", "native", "log"): 0.9,
+    ("time", "fused", "hinge"): 2.2,
+    ("time", "fused", "log"): 3.5,
+    ("sparse labels", "native", "hinge"): 0.5,
+    ("sparse labels", "native", "log"): 0.85,
+    ("small 128 x 10", "native", "hinge"): 3.0,
+    ("small 128 x 10", "native", "log"): 3.0,
+    ("small 4096 x 1", "native", "hinge"): 3.0,
+    ("small 4096 x 1", "native", "log"): 3.0,
+    ("whole step", "native", "hinge"): 1.03,
+    ("whole step", "native", "log"): 1.03,
+    ("memory", "native", "hinge"): 0.7,
+    ("memory", "native", "log"): 0.7,
+    ("memory", "fused", "hinge"): 1.1,
+    ("memory", "fused", "log"): 1.1,
+    ("memory, sparse labels", "native", "hinge"): 0.45,
+    ("memory, sparse labels", "native", "log"): 0.45,
+}
+
+
+class Row(NamedTuple):
+    """A ratio to log-loss."""
+
+    what: str
+    engine: str
+    surrogate: str
+    rows: int
+    labels: int
+    anchors: int
+    threads: int
+    ratio: float
+    low: float
+    high: float
+
+
+def draw(rows: list[Row]) -> None:
+    """Growth with anchors and labels, as a picture beside the table."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), constrained_layout=True)
+    for axis, what, key in ((axes[0], "anchors", "anchors"), (axes[1], "labels", "labels")):
+        for one in ("hinge", "log"):
+            chosen = [row for row in rows if row.what == what and row.surrogate == one]
+            axis.plot([getattr(row, key) for row in chosen], [row.ratio for row in chosen], marker="o", label=one)
+        axis.axhline(1, color="grey", linewidth=1)
+        axis.set(xlabel=f"number of {what}", ylim=(0, None))
+        axis.legend()
+    axes[0].set_ylabel("time / time of log-loss")
+    axes[1].set_xscale("log")
+    figure.savefig(RESULTS / "engine.png", dpi=110)
+
+
+def keep(rows: list[Row]) -> None:
+    """Write all rows, with the command and the versions that made them."""
+    with (RESULTS / f"{NAME}.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, [*Row._fields, *provenance()], lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            numbers = {
+                name: f"{value:.4g}" if isinstance(value, float) else value for name, value in row._asdict().items()
+            }
+            writer.writerow(numbers | provenance())
+
+
+def finished() -> list[Row]:
+    """The committed rows."""
+    return [
+        Row(
+            *(row[name] for name in Row._fields[:3]),
+            *(int(row[name]) for name in Row._fields[3:7]),
+            *(float(row[name]) for name in Row._fields[7:]),
+        )
+        for row in page.committed(NAME).rows
+    ]
+
+
+def table(rows: list[Row]) -> page.Table:
+    lines = []
+    for row in rows:
+        must = MUST.get(row[:3])
+        verdict = "" if must is None else f"{must:g} {'met' if row.ratio <= must else 'MISSED'}"
+        shape = f"{row.rows} x {row.labels}, K = {row.anchors}"
+        quartiles = f"{row.low:.2f} to {row.high:.2f}"
+        lines.append([f"{row.what}, {row.engine}, {row.surrogate}", shape, f"{row.ratio:.2f}", quartiles, verdict])
+    return page.Table("Ratios to log-loss", ["", "shape", "ratio", "quartiles", "asked"], lines)
+
+
+def many_labels_cost() -> str:
+    """Ratios with many labels, dense and sparse: the whole step of a linear model, the loss alone, and its memory."""
+    rows = {row[:6]: row.ratio for row in finished()}
+    told = []
+    for what in ("whole step", "whole step, sparse labels", "time", "sparse labels", "memory", "memory, sparse labels"):
+        found = [rows[what, "native", one, ROWS, LABELS, ANCHORS] for one in ("hinge", "log")]
+        told.append(f"{'time of the loss' if what == 'time' else what} {' and '.join(f'{one:.2f}' for one in found)}")
+    return f"{'; '.join(told)} times that of log-loss (hinge and log)."
+
+
+def section() -> str:
+    """The section of the page, from the rows alone."""
+    rows = finished()
+    asked = [row for row in rows if row[:3] in MUST]
+    missed = [f"{row.what} {row.engine} {row.surrogate}" for row in asked if row.ratio > MUST[row[:3]]]
+    return "\n\n".join(
+        [
+            "## What the loss costs",
+            "Time and memory of the public `loss(scores, labels)` and backward, with checks and state, beside eager "
+            "`binary_cross_entropy_with_logits` on dense float targets: ratios of medians, interleaved in one process, "
+            "medians of three processes for each engine and group of rows, one thread unless said; memory in fresh "
+            "processes. Torch is held to AVX2 and the C++ engine with it; *widest vectors* is both as they come, with "
+            "AVX-512. The machine is shared, and log-loss itself varies between minutes; the quartiles are of the "
+            "ratios turn by turn. *Weights on both sides* is beside log-loss with the same weights. *Two processes / "
+            "one* is one thread while another process does the same, over one alone: half of it is what two threads "
+            "could reach at best. Exact errors are counted in every fourth batch, which the median does not see.",
+            f"Of {len(asked)} ratios that a limit was set for, {len(asked) - len(missed)} meet it"
+            + (f"; not met: {', '.join(missed)}." if missed else "."),
+            table(rows).markdown(),
+            page.picture(NAME, "Time of the loss over that of log-loss, by anchors and by labels"),
+            page.made_by(NAME, page.committed(NAME), over=None),
+        ]
+    )

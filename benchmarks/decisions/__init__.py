@@ -1,0 +1,1 @@
+"""Thresholds that are chosen on held-out rows."""

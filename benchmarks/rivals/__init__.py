@@ -1,0 +1,1 @@
+"""Other libraries that train for these aims."""

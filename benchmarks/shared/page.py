@@ -1,0 +1,140 @@
+"""What the scripts share to tell of their cells: tables for the terminal and for docs/results.md, and quick forms.
+
+Every script has a function `section`, which gives its part of the page from its CSV alone; results_page.py puts them
+together. Words around numbers must stay true when the numbers change.
+"""
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.shared.cells import RESULTS, Cells
+from benchmarks.shared.reproduced import Reproduced, told
+from benchmarks.shared.scripts import SCRIPTS
+from benchmarks.shared.spread import Spread, spread
+
+# Distinguishable without colour vision (Okabe and Ito).
+COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+
+
+class Table(NamedTuple):
+    """A table to print or to put on the page."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def show(self) -> None:
+        print_table(self.title, self.header, self.rows)
+
+    def markdown(self) -> str:
+        return f"{self.title}:\n\n{grid(self.header, self.rows)}"
+
+
+def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of the page without a title."""
+    if uneven := [row for row in rows if len(row) != len(header)]:
+        raise ValueError(f"every row of a table must have {len(header)} cells, got {uneven[0]}")
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def committed(name: str) -> Cells:
+    """The finished cells of a script."""
+    return Cells(RESULTS / f"{name}.csv")
+
+
+def hold(make: Callable[[Cells], list[Reproduced]]) -> None:
+    """Make cells again in a temporary file; exit with status 1 when a number is off."""
+    with tempfile.TemporaryDirectory() as folder:
+        if not told(make(Cells(Path(folder) / "again.csv"))):
+            sys.exit(1)
+
+
+def within_factor(cell: str, before: float, now: float, factor: float) -> Reproduced:
+    """Time or memory, or a ratio of them, made again: off when it has grown by more than the factor."""
+    return Reproduced(cell, before, now, max(before * (factor - 1), before - now))
+
+
+def values(rows: Iterable[dict[str, str]], column: str) -> list[float]:
+    """A column as numbers."""
+    return [float(row[column]) for row in rows]
+
+
+def differences(ours: list[dict[str, str]], theirs: list[dict[str, str]], column: str, pair_by: str = "seed") -> Spread:
+    """Ours minus theirs, seed by seed."""
+    before = {row[pair_by]: float(row[column]) for row in theirs}
+    return spread(float(row[column]) - before[row[pair_by]] for row in ours if row[pair_by] in before)
+
+
+def plain(value: Spread, digits: int = 4) -> str:
+    """Mean and standard deviation."""
+    return f"{value.mean:.{digits}f} ± {value.deviation:.{digits}f}"
+
+
+def signed(value: Spread, digits: int = 4) -> str:
+    """Difference and its standard error."""
+    return f"{value.mean:+.{digits}f} ± {value.error:.{digits}f}"
+
+
+def tally(found: Sequence[Spread]) -> str:
+    """How many differences are clear of 0, above and below."""
+    signs = [one.sign for one in found]
+    return (
+        f"{signs.count(1)} of {len(found)} differences lie above 0 (Student's t, level 0.05), {signs.count(-1)} below, "
+        f"{signs.count(0)} are within their noise"
+    )
+
+
+def made_by(name: str, cells: Cells, over: str | None = "seed") -> str:
+    """Command, machine, versions, seeds, and where the cells lie, from the cells themselves."""
+    first = cells.rows[0]
+    versions = ", ".join(f"{package} {first[package]}" for package in ("python", "torch", "aimfor"))
+    seeds = "" if over is None else f"; {over}s {', '.join(sorted({row[over] for row in cells.rows}, key=float))}"
+    return (
+        f"Made by `python -m {SCRIPTS[name]}` on {first['machine']} ({versions}), one thread{seeds}. "
+        f"Cells: [{name}.csv](../benchmarks/results/{name}.csv)."
+    )
+
+
+def draw_differences(name: str, title: str, panels: dict[str, dict[str, dict[str, Spread]]]) -> None:
+    """A panel for each metric, a colour for each series, a line for each difference with its standard error."""
+    from matplotlib.figure import Figure
+
+    series = list(dict.fromkeys(one for panel in panels.values() for one in panel))
+    lines = list(dict.fromkeys(line for panel in panels.values() for own in panel.values() for line in own))[::-1]
+    size = (0.07 * max(map(len, lines)) + 2.6 * len(panels), 1.6 + 0.12 * len(lines) * (1 + len(series)))
+    figure = Figure(figsize=size, dpi=110, layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    for axis, (metric, panel) in zip(axes, panels.items(), strict=True):
+        for place, (label, found) in enumerate(panel.items()):
+            heights = [lines.index(line) + 0.22 * ((len(panel) - 1) / 2 - place) for line in found]
+            means, errors = ([getattr(one, part) for one in found.values()] for part in ("mean", "error"))
+            colour = COLOURS[1 + series.index(label)]
+            axis.errorbar(means, heights, xerr=errors, fmt="os^"[place], color=colour, markersize=4, label=label)
+        axis.axvline(0, color="black", linewidth=0.8)
+        axis.set_title(metric, fontsize=9, loc="left")
+        axis.set_yticks(range(len(lines)), lines, fontsize=8)
+        axis.tick_params(axis="x", labelsize=8)
+        axis.grid(axis="x", alpha=0.3)
+    figure.suptitle(title, fontsize=10)
+    if len(series) > 1:
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(series), fontsize=8)
+    figure.savefig(RESULTS / f"{name}.png")
+
+
+def picture(name: str, text: str) -> str:
+    """The picture of a script, for the page."""
+    return f"![{text}](../benchmarks/results/{name}.png)"
+
+
+def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table of aligned columns, the first to the left."""
+    lines = [list(header), *(list(row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    print(f"\n{title}")
+    for first, *others in lines:
+        cells = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
+        print("  ".join([first.ljust(widths[0]), *cells]))

@@ -1,0 +1,1 @@
+"""The estimator beside tuned log-loss on public sets."""
