@@ -1,4 +1,4 @@
-"""Builds the native engine with the package, where there is a C++ compiler; without one the package works in torch."""
+"""Builds the C++ libraries with the package, where there is a compiler; without one torch and numpy do their work."""
 
 import hashlib
 import os
@@ -8,19 +8,54 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
-SOURCES = Path("src/aimfor/loss/engines/csrc")
 FLAGS = ["-std=c++17", "-O3", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"]
-# The libraries, and what each is compiled for: the first of its targets that the compiler knows. Vectors of 256 bits
-# are 5 to 9 times as fast as the oldest common ones; native.py takes the widest that the processor has.
-LIBRARY, WIDE_LIBRARY = "aimfor.loss.engines.libaimfor", "aimfor.loss.engines.libaimfor_v4"
-TARGETS = {LIBRARY: [[]]}
-if platform.machine() in ("x86_64", "AMD64"):
-    TARGETS = {LIBRARY: [["-march=x86-64-v3"], []], WIDE_LIBRARY: [["-march=x86-64-v4"]]}
+
+
+class Library(NamedTuple):
+    """A library to build.
+
+    Attributes:
+        source: its file.
+        targets: what to compile it for; the first that the compiler knows is taken.
+        without: what a package without this library lacks.
+        part_of: the library without which this one is of no use.
+    """
+
+    source: Path
+    targets: list[list[str]]
+    without: str
+    part_of: str | None = None
+
+    @property
+    def sources(self) -> str:
+        """What the sources are, in a few digits: a library that was built from others is not used."""
+        digest = hashlib.sha256()
+        for file in sorted(self.source.parent.glob("*.[ch]*")):
+            digest.update(file.name.encode() + b"\0" + file.read_bytes())
+        return digest.hexdigest()[:16]
+
+
+ENGINE, FOREST = Path("src/aimfor/loss/engines/csrc/native.cpp"), Path("src/aimfor/boosting/csrc/forest.cpp")
+X86 = platform.machine() in ("x86_64", "AMD64")
+NATIVE = "aimfor.loss.engines.libaimfor"
+# Vectors of 256 bits are 5 to 9 times as fast as the oldest common ones; the engine takes the widest that the processor
+# has. The walker of forests uses none.
+LIBRARIES = {
+    NATIVE: Library(
+        ENGINE, [["-march=x86-64-v3"], []] if X86 else [[]], "the native engine, torch alone will do the counting"
+    ),
+    "aimfor.boosting.libforest": Library(FOREST, [[]], "the walker of forests, numpy will score them"),
+}
+if X86:
+    LIBRARIES["aimfor.loss.engines.libaimfor_v4"] = Library(
+        ENGINE, [["-march=x86-64-v4"]], "AVX-512 in the native engine, its vectors will be narrower", part_of=NATIVE
+    )
 
 
 def compiler() -> str | None:
@@ -29,33 +64,25 @@ def compiler() -> str | None:
     return named or next((found for found in map(shutil.which, ("g++", "c++", "clang++")) if found), None)
 
 
-def sources() -> str:
-    """What the sources are, in a few digits: `native.py` does not use a library that was built from others."""
-    digest = hashlib.sha256()
-    for file in sorted(SOURCES.glob("*.[ch]*")):
-        digest.update(file.name.encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()[:16]
-
-
 def build_library(name: str, path: Path) -> str | None:
-    """Compile a library of the native engine; returns what went wrong, or None."""
-    command = compiler()
+    """Compile a library; returns what went wrong, or None."""
+    command, library = compiler(), LIBRARIES[name]
     if command is None:
         return "no C++ compiler was found"
     problem = ""
     with tempfile.TemporaryDirectory() as folder:
-        compiled = str(Path(folder) / "native.o")
-        for flags in ([*target, *threads] for target in TARGETS[name] for threads in (["-fopenmp"], [])):
+        compiled = str(Path(folder) / "library.o")
+        for flags in ([*target, *threads] for target in library.targets for threads in (["-fopenmp"], [])):
             try:
                 # Linked without OpenMP's library: torch has loaded one already, and two would fight for the cores.
-                named = f'-DAIMFOR_SOURCES="{sources()}"'
+                named = f'-DAIMFOR_SOURCES="{library.sources}"'
                 compile_it = [
                     *command.split(),
                     *FLAGS,
                     *flags,
                     named,
                     "-c",
-                    str(SOURCES / "native.cpp"),
+                    str(library.source),
                     "-o",
                     compiled,
                 ]
@@ -70,7 +97,7 @@ def build_library(name: str, path: Path) -> str | None:
 
 
 class BuildNative(build_ext):
-    """Makes plain shared libraries; a failure is told in one line and stops nothing."""
+    """Makes plain shared libraries; a failure is told in one line for each and stops nothing."""
 
     def get_ext_filename(self, fullname: str) -> str:
         return os.path.join(*fullname.split(".")) + ".so"  # of no Python version
@@ -82,13 +109,10 @@ class BuildNative(build_ext):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.unlink(missing_ok=True)
             problems[ext.name] = build_library(ext.name, path)
-        missing = None
-        if problems[LIBRARY]:
-            missing = f"the native engine, torch alone will do the counting: {problems[LIBRARY]}"
-        elif problems.get(WIDE_LIBRARY):
-            missing = f"AVX-512 in the native engine, its vectors will be narrower: {problems[WIDE_LIBRARY]}"
-        if missing:
-            print(f"aimfor: built without {missing}", file=sys.stderr)
+        for name, problem in problems.items():
+            library = LIBRARIES[name]
+            if problem and not (library.part_of and problems[library.part_of]):
+                print(f"aimfor: built without {library.without}: {problem}", file=sys.stderr)
 
     def copy_extensions_to_source(self) -> None:
         # For an editable install; what could not be built cannot be copied.
@@ -106,6 +130,6 @@ class Wheel(bdist_wheel):
 
 
 setup(
-    ext_modules=[Extension(name, [str(SOURCES / "native.cpp")], optional=True) for name in TARGETS],
+    ext_modules=[Extension(name, [str(library.source)], optional=True) for name, library in LIBRARIES.items()],
     cmdclass={"build_ext": BuildNative, "bdist_wheel": Wheel},
 )

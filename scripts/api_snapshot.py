@@ -23,13 +23,14 @@ SNAPSHOT = Path(__file__).parents[1] / "tests" / "contract" / "public_api.json"
 
 
 def snapshot() -> dict[str, Any]:
-    """Every public name of `aimfor` and `aimfor.metrics`, described as plain data."""
+    """Every public name of `aimfor`, `aimfor.boosting` and `aimfor.metrics`, described as plain data."""
     own = [name for name in dir(aimfor) if name in aimfor.__all__ or _is_public(name)]
     return {
         "aimfor": {
             "__all__": sorted(aimfor.__all__),
             **{name: describe(getattr(aimfor, name)) for name in sorted(own)},
         },
+        "aimfor.boosting": {name: describe(getattr(aimfor.boosting, name)) for name in sorted(aimfor.boosting.__all__)},
         "aimfor.metrics": {name: describe(getattr(aimfor.metrics, name)) for name in sorted(aimfor.metrics.__all__)},
         "attributes": attributes(),
     }

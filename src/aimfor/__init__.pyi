@@ -1,3 +1,4 @@
+from . import boosting as boosting
 from . import metrics as metrics
 from ._base.errors import DataError as DataError
 from ._base.errors import ModelFileError as ModelFileError

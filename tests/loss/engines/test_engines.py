@@ -598,7 +598,7 @@ def test_a_build_without_and_with_a_broken_compiler(monkeypatch, tmp_path):
     module = setup_module_of_the_package()
     monkeypatch.chdir(ROOT)
     library = tmp_path / "_native.so"
-    for name in module.TARGETS:
+    for name in module.LIBRARIES:
         monkeypatch.setattr(module.shutil, "which", lambda _: None)
         monkeypatch.delenv("CXX", raising=False)
         assert module.build_library(name, library) == "no C++ compiler was found"
@@ -641,17 +641,18 @@ def test_a_wheel_without_a_compiler(compiler, tmp_path):
     if compiler == "working":
         assert engine.startswith("native: C++ built with the package")
         assert not told
-        assert libraries == (["_native.so", "_native_v4.so"] if X86 else ["_native.so"])
+        assert libraries == ["libaimfor.so", *(["libaimfor_v4.so"] if X86 else []), "libforest.so"]
     elif compiler == "old":
         assert engine.startswith("native: C++ built with the package")
-        assert libraries == ["_native.so"]
+        assert libraries == ["libaimfor.so", "libforest.so"]
         assert len(told) == X86
         assert ("; without AVX-512: it was not built" in engine) == AVX_512
     else:
         assert engine.startswith("fused: torch alone, because the native engine cannot be used: it was not built")
         assert not libraries
-        assert len(told) == 1
+        assert len(told) == 2
         assert told[0].startswith("aimfor: built without the native engine, torch alone")
+        assert told[1].startswith("aimfor: built without the walker of forests, numpy")
 
 
 @pytest.mark.skipif(native.problem() is not None, reason=str(native.problem()))

@@ -1,0 +1,79 @@
+"""The walker in C++: the library of `csrc`, called through ctypes; the structs are those of its source."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from ctypes import POINTER, Structure, byref, c_char_p, c_int32, c_int64, c_void_p
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from aimfor.boosting._walk import Walk
+
+LIBRARY = Path(__file__).parent / "libforest.so"
+SOURCES = Path(__file__).parent / "csrc"
+ARRAYS = ("nodes", "value", "tree_starts", "depths", "by_number", "set_starts", "set_bytes")
+
+
+class _Forest(Structure):
+    _fields_ = (*((name, c_void_p) for name in ARRAYS), ("num_trees", c_int64), ("num_features", c_int64))
+
+
+class _Rows(Structure):
+    _fields_ = (
+        ("first", c_void_p),
+        *((name, c_int64) for name in ("num_rows", "row_stride", "column_stride")),
+        ("is_double", c_int32),
+    )
+
+
+def problem() -> str | None:
+    """Why the library cannot be used here; None where it can."""
+    loaded = _loaded()
+    return loaded if isinstance(loaded, str) else None
+
+
+def walk_scores(walk: Walk, features: np.ndarray) -> np.ndarray:
+    """The scores of `Forest.scores`, for features that were checked."""
+    library = _loaded()
+    if isinstance(library, str):
+        raise OSError(library)
+    # The library reads entries in their place, so strides must be whole entries.
+    if any(stride % features.itemsize for stride in features.strides) or not features.flags.aligned:
+        features = np.ascontiguousarray(features)
+    row_stride, column_stride = (stride // features.itemsize for stride in features.strides)
+    pointers = [getattr(walk, name).ctypes.data for name in ARRAYS]
+    forest = _Forest(*pointers, len(walk.depths), features.shape[1])
+    rows = _Rows(features.ctypes.data, len(features), row_stride, column_stride, features.dtype == np.float64)
+    scores = np.empty(len(features))
+    if library.aimfor_forest_scores(byref(forest), byref(rows), scores.ctypes.data):
+        raise MemoryError(f"no memory for a block of rows of {features.shape[1]} features")
+    return scores
+
+
+@lru_cache(maxsize=1)
+def _loaded() -> ctypes.CDLL | str:
+    """The library, or why it cannot be used."""
+    if not LIBRARY.is_file():
+        return "it was not built when the package was installed: no C++ compiler that could was found"
+    try:
+        library = ctypes.CDLL(str(LIBRARY))
+    except OSError as error:
+        return str(error)
+    library.aimfor_forest_sources.restype = c_char_p
+    if library.aimfor_forest_sources().decode() != _sources():
+        return "it was built from other sources than those beside it: install the package again"
+    library.aimfor_forest_scores.argtypes = (POINTER(_Forest), POINTER(_Rows), c_void_p)
+    return library
+
+
+def _sources() -> str:
+    """What the sources are, as setup.py says it: a library of another layout would read where it must not."""
+    digest = hashlib.sha256()
+    for file in sorted(SOURCES.glob("*.[ch]*")):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:16]
