@@ -56,7 +56,7 @@ $(VENV)/.installed-demo: pyproject.toml constraints.txt $(VENV)/.made
 
 # It holds all that the demo needs, hence both stamps.
 $(VENV)/.installed-dev: pyproject.toml constraints.txt $(VENV)/.made
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all,dev,integration]'
 	touch $(VENV)/.installed-demo $@
 
 # Rivals of the benchmarks, in an environment of their own. LibAUC and AP-Perf are installed without their requirements,

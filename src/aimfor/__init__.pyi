@@ -21,6 +21,7 @@ from .estimator import Classifier as Classifier
 from .estimator import scorer as scorer
 from .loss import Diagnostics as Diagnostics
 from .loss import Loss as Loss
+from .loss import Metric as Metric
 from .loss import log_odds as log_odds
 from .loss import pairwise_auc_loss as pairwise_auc_loss
 from .loss import sparse_labels as sparse_labels

@@ -3,6 +3,7 @@ from ._batch import sparse_labels as sparse_labels
 from ._diagnostics import Diagnostics as Diagnostics
 from ._log_odds import log_odds as log_odds
 from ._loss import Loss as Loss
+from ._metric import Metric as Metric
 from ._pairwise import pairwise_auc_loss as pairwise_auc_loss
 from ._state import MAX_MULTIPLIER as MAX_MULTIPLIER
 from ._surrogates import SURROGATES as SURROGATES
