@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -62,7 +63,7 @@ class ForestAverage:
         shares = [forest.gain / (forest.gain.sum() or 1.0) for forest in self.forests]
         return np.mean(shares, axis=0)
 
-    def scores(self, features: np.ndarray) -> np.ndarray:
+    def scores(self, features: Any) -> np.ndarray:
         """Averaged scores of the rows, float64 `[n]`; see `Forest.scores`."""
         return self.combine([forest.scores(features) for forest in self.forests])
 

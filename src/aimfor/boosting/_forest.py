@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -75,11 +76,12 @@ class Forest:
         """Number of features that a row must have."""
         return len(self.gain)
 
-    def scores(self, features: np.ndarray) -> np.ndarray:
+    def scores(self, features: Any) -> np.ndarray:
         """Add up the trees for each row.
 
         Args:
-            features: `[n, num_features]`, floats, NaN where missing.
+            features: `[n, num_features]`, floats, NaN where missing; or SciPy's sparse rows, whose absent entries
+                are 0.
 
         Returns:
             Raw scores, float64 `[n]`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -51,16 +51,19 @@ class Walk(NamedTuple):
         return cls(nodes, forest.value, starts, _depths(forest), by_number, forest.set_starts, set_bytes)
 
 
-def walk_scores(walk: Walk, features: np.ndarray) -> np.ndarray:
+def walk_scores(walk: Walk, features: Any) -> np.ndarray:
     """Sums of the trees' values, float64 `[n]`; see `Forest.scores`."""
+    if hasattr(features, "tocsr"):
+        blocks = (features[start : start + ROWS_AT_ONCE] for start in range(0, features.shape[0], ROWS_AT_ONCE))
+        return np.concatenate([np.zeros(0), *(walk_scores(walk, block.toarray()) for block in blocks)])
     if _library.problem() is None:
         return _library.walk_scores(walk, features)
     return numpy_scores(walk, features)
 
 
-def feature_matrix(features: np.ndarray, num_features: int) -> np.ndarray:
-    """Check the features of rows; floats stay as wide as they are."""
-    features = np.asarray(features)
+def feature_matrix(features: Any, num_features: int) -> Any:
+    """Check the features of rows; floats stay as wide as they are, and SciPy's sparse rows become CSR."""
+    features = features.tocsr() if hasattr(features, "tocsr") else np.asarray(features)
     if features.ndim != 2 or features.shape[1] != num_features:
         raise ValueError(f"features must have shape [n, {num_features}], got {list(features.shape)}")
     if features.dtype.kind not in "biuf":
