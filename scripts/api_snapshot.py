@@ -46,6 +46,8 @@ def describe(value: Any) -> dict[str, Any]:
     if isinstance(value, ModuleType):
         return {"kind": "module"}
     if not isinstance(value, type):
+        if not callable(value):
+            return {"kind": "value", "value": str(value)}
         return {"kind": "function", "signature": signature_of(value)}
     found: dict[str, Any] = {"kind": "class", "bases": _outer_bases(value)}
     if not issubclass(value, BaseException):

@@ -16,7 +16,7 @@ from sklearn.svm import SVC
 
 import aimfor
 from aimfor._base.errors import UndefinedMetricError
-from aimfor.metrics._exact import average_precision
+from aimfor.metrics._areas import average_precision
 
 SCORE = aimfor.scorer("aucpr")
 

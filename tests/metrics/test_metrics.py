@@ -14,7 +14,7 @@ from sklearn import metrics as sk
 from aimfor import metrics
 from aimfor._base.errors import UndefinedMetricError
 from aimfor._base.warnings import UndefinedMetricWarning
-from aimfor.metrics._exact import AtThreshold
+from aimfor.metrics._measure import AtThreshold
 
 AT_THRESHOLD = {
     "recall_at_precision": partial(metrics.recall_at_precision, min_precision=0.6),

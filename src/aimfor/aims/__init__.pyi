@@ -4,8 +4,16 @@ from ._measured import judged as judged
 from ._measured import one_hot as one_hot
 from ._parse import NUMBER as NUMBER
 from ._parse import aim as aim
+from ._rates import FIXED_SEQUENCE as FIXED_SEQUENCE
+from ._rates import RATES as RATES
+from ._rates import WALK as WALK
+from ._rates import Constraint as Constraint
+from ._rates import Rate as Rate
+from ._rates import rate_of as rate_of
+from ._rates import register_rate as register_rate
 from ._records import AUCPR as AUCPR
 from ._records import AUCROC as AUCROC
+from ._records import POINT_AIMS as POINT_AIMS
 from ._records import Aim as Aim
 from ._records import AreaAim as AreaAim
 from ._records import FBeta as FBeta

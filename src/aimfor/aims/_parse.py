@@ -4,9 +4,8 @@ import re
 from difflib import get_close_matches
 
 from aimfor.aims._format import OPTIONS, Target
-from aimfor.aims._records import AUCPR, AUCROC, Aim, FBeta, PointAim
+from aimfor.aims._records import AUCPR, AUCROC, POINT_AIMS, Aim, FBeta
 
-POINT_AIMS: tuple[type[PointAim], ...] = tuple(PointAim.__subclasses__())
 AREA_AIMS = {"aucpr": (AUCPR, ("precision", "recall")), "aucroc": (AUCROC, ("fpr",))}
 
 NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?"
@@ -16,19 +15,6 @@ RANGE = re.compile(
     rf"|(?P<low>{TARGET})<=(?P<axis>[a-z]+)<=(?P<high>{TARGET}))\]"
 )
 
-# Right spellings with # for a number or a tuple: used only to suggest one.
-SPELLINGS = (
-    *(f"{kind.text}#" for kind in POINT_AIMS),
-    *(
-        f"{name}[{limits.format(axis)}]"
-        for name, (_, axes) in AREA_AIMS.items()
-        for axis in axes
-        for limits in ("{}>=#", "{}<=#", "#<={}<=#")
-    ),
-    *AREA_AIMS,
-    "f#",
-    "f1",
-)
 OTHER_NAMES = {
     "averageprecision": "aucpr",
     "ap": "aucpr",
@@ -99,9 +85,9 @@ LONGEST_TYPED = 1000
 
 
 def _read(head: str, options: dict) -> Aim | None:
-    for kind in POINT_AIMS:
-        if head.startswith(kind.text) and re.fullmatch(TARGET, head.removeprefix(kind.text)):
-            return _build(kind, (_target(head.removeprefix(kind.text)),), options)
+    for text, kind in POINT_AIMS.items():
+        if head.startswith(text) and re.fullmatch(TARGET, head.removeprefix(text)):
+            return _build(kind, (_target(head.removeprefix(text)),), options)
     if match := re.fullmatch(rf"f({TARGET})", head):
         return _build(FBeta, (_target(match[1]),), options)
     name, bracket, rest = head.partition("[")
@@ -148,6 +134,15 @@ def _suggestion(text: str, head: str, parts: list[str]) -> str:
         return f"aim must be a known aim, got {text!r}; read as {meant!r}, {error}"
 
 
+def _spellings() -> list[str]:
+    """Right spellings with # for a number or a tuple: used only to suggest one."""
+    limits = ("{}>=#", "{}<=#", "#<={}<=#")
+    areas = [
+        f"{name}[{limit.format(axis)}]" for name, (_, axes) in AREA_AIMS.items() for axis in axes for limit in limits
+    ]
+    return [*(f"{text}#" for text in POINT_AIMS), *areas, *AREA_AIMS, "f#", "f1"]
+
+
 def _nearest(head: str) -> str | None:
     """The spelling nearest to a head that is no aim, with all of its numbers and no other; None if all are far."""
     head = re.sub(rf"({NUMBER})%", lambda percent: f"{float(percent[1]) / 100:.12g}", head)
@@ -163,7 +158,7 @@ def _nearest(head: str) -> str | None:
         numbers, skeleton = numbers[::-1], skeleton.replace(">=", "<=")
     name, bracket, rest = skeleton.partition("[")
     skeleton = OTHER_NAMES.get(re.sub("[^a-z#]", "", name), name) + bracket + rest
-    candidates = [spelling for spelling in SPELLINGS if spelling.count("#") == len(numbers)]
+    candidates = [spelling for spelling in _spellings() if spelling.count("#") == len(numbers)]
     # Recall and the true-positive rate are one, so first both are called recall.
     for old, new in (("tpr", "recall"), ("", "")):
         spelt = {spelling.replace(old, new): spelling for spelling in candidates}

@@ -11,7 +11,6 @@ whether the target is precision 0.5 or a false-positive rate of 0.0001.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -21,17 +20,13 @@ from torch import Tensor
 from aimfor import metrics
 from aimfor._base import checks
 from aimfor.aims._format import Target, show_options, show_range, show_target
-from aimfor.aims._table import (
-    Anchors,
-    Rates,
-    as_row,
-    cells,
-    ends,
-    plain_ends,
-    recall_at_precision_table,
-    u_at_fpr_table,
-    v_at_recall_table,
-)
+from aimfor.aims._rates import Question, rate_of
+from aimfor.aims._table import Anchors, Rates, as_row, cells, ends, plain_ends
+
+# The anchors of areas are points of these.
+RECALL_AT_PRECISION = Question("recall", "precision", ">=")
+PRECISION_AT_RECALL = Question("precision", "recall", ">=")
+TPR_AT_FPR = Question("tpr", "fpr", "<=")
 
 
 class Aim(ABC):
@@ -70,14 +65,39 @@ def per_label(*values) -> set[int]:
 
 
 class PointAim(Aim):
-    """An aim at one target, its first field, optionally trained on a band of anchors around it."""
+    """An aim at one target, its first field, optionally trained on a band of anchors around it.
+
+    A subclass names its two rates and the sense of its constraint; the registry of rates knows the rest. It is known
+    to `aim` by its text as soon as it is defined.
+    """
 
     band: float | None
     num_anchors: int | None
+    objective: ClassVar[str]
+    constrained: ClassVar[str]
+    sense: ClassVar[str]
     text: ClassVar[str]
-    exact: ClassVar[Callable[..., metrics.AtThreshold]]
-    table: ClassVar[Callable[[Tensor, Tensor, Tensor], Anchors]]
-    strict_at_one: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        question = Question(cls.objective, cls.constrained, cls.sense)
+        question.check()
+        cls.greater_is_better = rate_of(cls.objective).greater_is_better
+        cls.text = f"{cls.objective}@{cls.constrained}{cls.sense}"
+        POINT_AIMS[cls.text] = cls
+
+    @property
+    def question(self) -> Question:
+        """The two rates and the sense."""
+        return Question(self.objective, self.constrained, self.sense)
+
+    @property
+    def tradeoff(self) -> metrics.Tradeoff:
+        """The same, with the counts that the rates are shares of."""
+        objective, constrained = (
+            rate_of(name).share._replace(name=name) for name in (self.objective, self.constrained)
+        )
+        return metrics.Tradeoff(objective, self.greater_is_better, constrained, self.sense == ">=")
 
     @property
     def target(self) -> Target:
@@ -89,15 +109,17 @@ class PointAim(Aim):
         return 1 if self.band is None else self.num_anchors or 5
 
     def anchors(self, priors: Tensor, rates: Rates) -> Anchors:
-        target = as_row(self.target, priors)
-        slack = 1 - target if self.strict_at_one else target
+        slack = self._slack(as_row(self.target, priors))
         if self.band is not None:
             exponents = torch.linspace(1, -1, self.anchor_count, dtype=priors.dtype, device=priors.device)
             slack = slack * (self.band**exponents).unsqueeze(1)
-        return type(self).table(slack, as_row(1 / self.anchor_count, priors), priors)
+        return self.question.table(slack, as_row(1 / self.anchor_count, priors), priors)
+
+    def _slack(self, target):
+        return 1 - target if rate_of(self.constrained).slack_from_one else target
 
     def metric(self, y_true, y_score, *, sample_weight=None):
-        return type(self).exact(y_true, y_score, self.target, sample_weight=sample_weight).value
+        return metrics.at_constraint(self.tradeoff, y_true, y_score, self.target, sample_weight=sample_weight).value
 
     def label_counts(self) -> set[int]:
         return per_label(self.target)
@@ -111,11 +133,15 @@ class PointAim(Aim):
         if self.band is not None:
             checks.positive_number("band", self.band, above=1)
             for value in checks.as_tuple(name, self.target):
-                slack = 1 - value if self.strict_at_one else value
-                checks.rule(slack * self.band < 1, "band", f"must keep all anchors around {value} in (0, 1)", self.band)
+                all_inside = self._slack(value) * self.band < 1
+                checks.rule(all_inside, "band", f"must keep all anchors around {value} in (0, 1)", self.band)
 
     def __str__(self) -> str:
         return self.text + show_target(self.target) + show_options(self)
+
+
+POINT_AIMS: dict[str, type[PointAim]] = {}
+"""All aims at one target by the text before it, such as "recall@precision>=". """
 
 
 def target_field(record) -> str:
@@ -142,9 +168,9 @@ class RecallAtPrecision(PointAim):
     band: float | None = None
     num_anchors: int | None = None
 
-    text: ClassVar[str] = "recall@precision>="
-    exact: ClassVar = staticmethod(metrics.recall_at_precision)
-    table: ClassVar = staticmethod(recall_at_precision_table)
+    objective: ClassVar[str] = "recall"
+    constrained: ClassVar[str] = "precision"
+    sense: ClassVar[str] = ">="
 
 
 @dataclass(frozen=True)
@@ -155,9 +181,9 @@ class PrecisionAtRecall(PointAim):
     band: float | None = None
     num_anchors: int | None = None
 
-    text: ClassVar[str] = "precision@recall>="
-    exact: ClassVar = staticmethod(metrics.precision_at_recall)
-    table: ClassVar = staticmethod(v_at_recall_table)
+    objective: ClassVar[str] = "precision"
+    constrained: ClassVar[str] = "recall"
+    sense: ClassVar[str] = ">="
 
 
 @dataclass(frozen=True)
@@ -168,10 +194,9 @@ class TPRAtFPR(PointAim):
     band: float | None = None
     num_anchors: int | None = None
 
-    text: ClassVar[str] = "tpr@fpr<="
-    exact: ClassVar = staticmethod(metrics.tpr_at_fpr)
-    table: ClassVar = staticmethod(u_at_fpr_table)
-    strict_at_one: ClassVar[bool] = False
+    objective: ClassVar[str] = "tpr"
+    constrained: ClassVar[str] = "fpr"
+    sense: ClassVar[str] = "<="
 
 
 @dataclass(frozen=True)
@@ -182,10 +207,9 @@ class FPRAtTPR(PointAim):
     band: float | None = None
     num_anchors: int | None = None
 
-    text: ClassVar[str] = "fpr@tpr>="
-    exact: ClassVar = staticmethod(metrics.fpr_at_tpr)
-    table: ClassVar = staticmethod(v_at_recall_table)
-    greater_is_better: ClassVar[bool] = False
+    objective: ClassVar[str] = "fpr"
+    constrained: ClassVar[str] = "tpr"
+    sense: ClassVar[str] = ">="
 
 
 class AreaAim(Aim):
@@ -241,12 +265,12 @@ class AUCPR(AreaAim):
         if self._over_recall:
             low, high = ends(self.min_recall, self.max_recall, priors)
             slack, width = cells(1 - high, 1 - low, self.num_anchors, self.spacing, downwards=True)
-            return v_at_recall_table(slack, width, priors)
+            return PRECISION_AT_RECALL.table(slack, width, priors)
         strict = None if self.max_precision is None else 1 - as_row(self.max_precision, priors)
         least = priors if self.min_precision is None else torch.maximum(as_row(self.min_precision, priors), priors)
         lax = as_row(1.0, priors) - least
         slack, width = cells(strict, lax, self.num_anchors, self.spacing, downwards=True)
-        return recall_at_precision_table(slack, width, priors, lax if least is priors else None)
+        return RECALL_AT_PRECISION.table(slack, width, priors, lax if least is priors else None)
 
     def metric(self, y_true, y_score, *, sample_weight=None):
         if self._over_recall:
@@ -286,7 +310,7 @@ class AUCROC(AreaAim):
 
     def anchors(self, priors: Tensor, rates: Rates) -> Anchors:
         fpr, width = cells(*ends(self.min_fpr, self.max_fpr, priors), self.num_anchors, self.spacing)
-        return u_at_fpr_table(fpr, width, priors)
+        return TPR_AT_FPR.table(fpr, width, priors)
 
     def metric(self, y_true, y_score, *, sample_weight=None):
         low, high = plain_ends(self.min_fpr, self.max_fpr)

@@ -100,31 +100,6 @@ def as_row(value: Target, like: Tensor) -> Tensor:
     return constant(value, like.dtype, like.device)
 
 
-# The tables below take the slack of each anchor: 1 - precision, 1 - recall, or the false-positive rate. Entries that do
-# not change along an axis have length 1 there.
-
-
-def recall_at_precision_table(slack: Tensor, width: Tensor, priors: Tensor, rest: Tensor | None = None) -> Anchors:
-    """min u subject to kappa a / (1 - a) v <= recall: the paper's eq. (minp@r), divided by 1 - a; `rest` is 1 - priors
-    where that is known."""
-    one, zero = as_row(1.0, priors), as_row(0.0, priors)
-    # A tensor from a number would take longer than the rest of a small table.
-    kappa = (one - priors if rest is None else rest) / priors
-    return Anchors(slack, width, one, zero, zero, (kappa / slack).sub_(kappa), zero, one)
-
-
-def v_at_recall_table(slack: Tensor, width: Tensor, priors: Tensor) -> Anchors:
-    """min v subject to u / (1 - r) <= 1: precision at recall, and false-positive rate at recall, have one minimiser."""
-    one, zero = as_row(1.0, priors), as_row(0.0, priors)
-    return Anchors(slack, width, zero, one, slack.reciprocal(), zero, one, zero)
-
-
-def u_at_fpr_table(slack: Tensor, width: Tensor, priors: Tensor) -> Anchors:
-    """min u subject to v / q <= 1: true-positive rate at a false-positive rate."""
-    one, zero = as_row(1.0, priors), as_row(0.0, priors)
-    return Anchors(slack, width, one, zero, zero, slack.reciprocal(), one, zero, strict_at_one=False)
-
-
 @lru_cache(maxsize=64)
 def middles(count: int, downwards: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
     """The middles of equal cells of [0, 1], `[K, 1]`."""

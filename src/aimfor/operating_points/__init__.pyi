@@ -1,11 +1,12 @@
 from ._choose import NEEDS_EQUAL_WEIGHTS as NEEDS_EQUAL_WEIGHTS
 from ._choose import one_per_label as one_per_label
 from ._choose import operating_point as operating_point
+from ._confidence import interval_of as interval_of
 from ._confidence import intervals_of as intervals_of
 from ._record import INTERVAL_LEVEL as INTERVAL_LEVEL
-from ._record import Counts as Counts
+from ._record import Confusion as Confusion
+from ._record import Intervals as Intervals
 from ._record import OperatingPoint as OperatingPoint
-from ._record import ratio as ratio
 from ._record import valid_confidence as valid_confidence
 from ._rows import LabelRows as LabelRows
 from ._rows import columns_of as columns_of

@@ -8,23 +8,24 @@ any number of rows. `docs/operating_points.md` has the argument, `certain` and `
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
 from aimfor import metrics
 from aimfor._base import checks
-from aimfor._base.arrays import ROUNDING, Array, Values
+from aimfor._base.arrays import ROUNDING, Values
 from aimfor.aims import Aim, FBeta, PointAim, show_target
 from aimfor.aims import aim as read_aim
 from aimfor.metrics import Curve, cumulate
 from aimfor.operating_points._confidence import certain, intervals_of
 from aimfor.operating_points._record import (
     INTERVAL_LEVEL,
-    Counts,
+    Confusion,
+    Intervals,
     OperatingPoint,
     percent,
-    ratio,
     valid_confidence,
 )
 from aimfor.operating_points._rows import LabelRows, columns_of
@@ -33,6 +34,40 @@ NEEDS_EQUAL_WEIGHTS = "confidence needs equal sample weights, as exact tails cou
 NO_POSITIVE, NO_NEGATIVE = "y_true holds no positive", "y_true holds no negative"
 
 
+OneLabel = Sequence[float] | Sequence[bool] | np.ndarray[tuple[int], Any]
+SeveralLabels = Sequence[Sequence[float]] | Sequence[Sequence[bool]] | np.ndarray[tuple[int, int], Any]
+
+
+@overload
+def operating_point(
+    y_true: OneLabel,
+    y_score: Values,
+    aim: str | Aim,
+    *,
+    confidence: float | None = ...,
+    sample_weight: Values | None = ...,
+    source: str = ...,
+) -> OperatingPoint: ...
+@overload
+def operating_point(
+    y_true: SeveralLabels,
+    y_score: Values,
+    aim: str | Aim,
+    *,
+    confidence: float | None = ...,
+    sample_weight: Values | None = ...,
+    source: str = ...,
+) -> tuple[OperatingPoint, ...]: ...
+@overload
+def operating_point(  # only the caller knows how many dimensions an array or a tensor has
+    y_true: Values,
+    y_score: Values,
+    aim: str | Aim,
+    *,
+    confidence: float | None = ...,
+    sample_weight: Values | None = ...,
+    source: str = ...,
+) -> Any: ...
 def operating_point(
     y_true: Values,
     y_score: Values,
@@ -41,7 +76,7 @@ def operating_point(
     confidence: float | None = None,
     sample_weight: Values | None = None,
     source: str = "held-out data",
-) -> Any:
+) -> OperatingPoint | tuple[OperatingPoint, ...]:
     """Choose the threshold for an aim on held-out data: of all distinct scores the best that keeps the constraint.
 
     F_beta takes its best threshold; an area (aucpr, aucroc) has no threshold of its own and takes the one of best F1.
@@ -105,17 +140,15 @@ def _choose(rows: LabelRows, aim: Aim, confidence: float | None, source: str) ->
         chosen, index, reason = _best_f_beta(rows, curve, aim.beta if isinstance(aim, FBeta) else 1.0)
     tp, fp = (0.0, 0.0) if index is None else (float(curve.tp[index]), float(curve.fp[index]))
     # Sums of weights are rounded, hence max: a difference of 0 may come out below it.
-    counts = Counts(tp, fp, max(0.0, curve.num_positives - tp), max(0.0, curve.num_negatives - fp))
+    counts = Confusion(tp, fp, max(0.0, curve.num_positives - tp), max(0.0, curve.num_negatives - fp))
     if rows.weights is None:
-        counts = Counts(*map(int, counts))
+        counts = Confusion(*map(int, counts))
     level = INTERVAL_LEVEL if confidence is None else confidence
     return OperatingPoint(
         aim=str(aim),
         threshold=None if reason is not None else float(curve.thresholds[index]),
         chosen=chosen,
-        precision=ratio(counts.tp, counts.fp),
-        recall=ratio(counts.tp, counts.fn),
-        fpr=ratio(counts.fp, counts.tn),
+        **{name: counts.rate(name) for name in Intervals._fields},
         counts=counts,
         intervals=intervals_of(counts, level) if rows.weights is None else None,
         confidence=confidence,
@@ -143,21 +176,19 @@ def _best_f_beta(rows: LabelRows, curve: Curve, beta: Any) -> _Choice:
 
 
 def _best_at_constraint(rows: LabelRows, curve: Curve, aim: PointAim, confidence: float | None) -> _Choice:
-    # The text of the aim says all that is needed: "recall@precision>=" is objective, constrained rate and sense.
-    objective, constrained = aim.text[:-2].split("@")
-    at_least, target = aim.text[-2:] == ">=", aim.target
+    tradeoff, target = aim.tradeoff, aim.target
     assert not isinstance(target, tuple)
-    constraint = f"{constrained} {aim.text[-2:]} {show_target(target)}"
-    chosen = f"{'most' if aim.greater_is_better else 'least'} {objective} with {constraint}"
+    constraint = f"{aim.constrained} {aim.sense} {show_target(target)}"
+    chosen = f"{'most' if aim.greater_is_better else 'least'} {aim.objective} with {constraint}"
     if curve.num_positives == 0:
         return _Choice(chosen, None, NO_POSITIVE)
-    if curve.num_negatives == 0 and "fpr" in (objective, constrained):
+    if "negative" in (tradeoff.objective.missing_class(curve), tradeoff.constrained.missing_class(curve)):
         return _Choice(chosen, None, NO_NEGATIVE)
-    shortfall = (target - _rate_of(curve, constrained)) * (1 if at_least else -1)
+    shortfall = (target - tradeoff.constrained.along(curve)) * (1 if tradeoff.at_least else -1)
     allowed = (shortfall <= ROUNDING * target) & (curve.tp > 0)
     reason = f"no threshold has {constraint}"
     if confidence is not None:
-        shortfall, qualified = certain(rows, curve, constrained, target, 1 - confidence)
+        shortfall, qualified = certain(rows, curve, aim.constrained, aim.sense, target, 1 - confidence)
         allowed &= qualified
         reason += f" with {percent(confidence)} confidence"
     if allowed.any():
@@ -165,13 +196,9 @@ def _best_at_constraint(rows: LabelRows, curve: Curve, aim: PointAim, confidence
     else:
         allowed = shortfall <= shortfall.min()
     candidates = np.flatnonzero(allowed)
-    value = _rate_of(curve, objective)[candidates] * (1 if aim.greater_is_better else -1)
+    value = tradeoff.objective.along(curve)[candidates] * (1 if aim.greater_is_better else -1)
     tied = candidates[value >= value.max() - ROUNDING * abs(value.max())]
     # Of equal objectives the one that keeps the constraint better; where it is certain anyway, the one that is better
     # in the objective on the population: more recall and tpr come with a lower threshold, less fpr with a higher one.
-    lowest = constrained in ("recall", "tpr") if confidence is None else objective != "fpr"
+    lowest = tradeoff.lowest_is_safest if confidence is None else tradeoff.most
     return _Choice(chosen, int(tied[-1 if lowest else 0]), reason)
-
-
-def _rate_of(curve: Curve, name: str) -> Array:
-    return getattr(curve, "recall" if name == "tpr" else name)

@@ -8,17 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aimfor._base.arrays import Array
+from aimfor.aims import FIXED_SEQUENCE, WALK, rate_of
 from aimfor.metrics import Curve
-from aimfor.operating_points._record import (
-    Counts,
-    Interval,
-    Intervals,
-)
+from aimfor.operating_points._record import Confusion, Interval, Intervals
 from aimfor.operating_points._rows import LabelRows
 
 
 def certain(
-    rows: LabelRows, curve: Curve, constrained: str, target: float, level: float
+    rows: LabelRows, curve: Curve, constrained: str, sense: str, target: float, level: float
 ) -> tuple[Array, NDArray[np.bool_]]:
     """The exact p-value of "the constraint is broken" at each threshold, and at which thresholds it is kept.
 
@@ -27,15 +24,16 @@ def certain(
     break the constraint lie beyond a point that no data move, and tests at the full level that start at the other end
     are a fixed sequence: it errs only if it passes that point. Precision goes up and down and has a walk of its own.
     """
-    if constrained == "precision":
-        predicted = (curve.tp + curve.fp).astype(np.int64)
+    rate = rate_of(constrained)
+    part, whole = rate.share.count_along(curve)
+    if rate.test == WALK:
         kept = _walk(rows, target, level)
-        return _upper_tail(curve.tp, predicted, target), kept[predicted]
-    if constrained == "fpr":
-        tails = _upper_tail(curve.num_negatives - curve.fp, curve.num_negatives, 1 - target)
-    else:
-        tails = _upper_tail(curve.tp, curve.num_positives, target)
-    return tails, tails <= level
+        return _upper_tail(part, whole.astype(np.int64), target), kept[whole.astype(np.int64)]
+    if rate.test == FIXED_SEQUENCE:
+        hits, least = (part, target) if sense == ">=" else (whole - part, 1 - target)
+        tails = _upper_tail(hits, whole, least)
+        return tails, tails <= level
+    raise ValueError(f"confidence needs a rate with an exact test, got {constrained!r}, which has none")
 
 
 def _walk(rows: LabelRows, min_precision: float, level: float) -> NDArray[np.bool_]:
@@ -83,13 +81,15 @@ def _upper_tail(successes: NDArray, trials: NDArray | float, rate: float) -> Arr
     return np.where(successes > 0, tails, 1.0)
 
 
-def intervals_of(counts: Counts, level: float) -> Intervals:
+def intervals_of(counts: Confusion, level: float) -> Intervals:
     """Exact intervals of the three rates."""
-    return Intervals(
-        _clopper_pearson(counts.tp, counts.fp, level),
-        _clopper_pearson(counts.tp, counts.fn, level),
-        _clopper_pearson(counts.fp, counts.tn, level),
-    )
+    return Intervals(*(interval_of(counts, name, level) for name in Intervals._fields))
+
+
+def interval_of(counts: Confusion, rate: str, level: float) -> Interval | None:
+    """The exact interval of a registered rate; None where the rate does not exist."""
+    part, whole = counts.of(rate)
+    return _clopper_pearson(part, whole - part, level)
 
 
 def _clopper_pearson(hits: float, misses: float, level: float) -> Interval | None:

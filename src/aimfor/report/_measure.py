@@ -12,27 +12,25 @@ import numpy as np
 from aimfor._base import checks
 from aimfor._base.arrays import ROUNDING, Values
 from aimfor._base.errors import UndefinedMetricError
-from aimfor.aims import AUCROC, Aim, PointAim, RecallAtPrecision, TPRAtFPR
+from aimfor.aims import AUCROC, Aim, PointAim, RecallAtPrecision, TPRAtFPR, rate_of
 from aimfor.metrics import Curve, cumulate
 from aimfor.operating_points import (
     INTERVAL_LEVEL,
-    Counts,
+    Confusion,
+    Intervals,
     LabelRows,
     OperatingPoint,
     columns_of,
-    intervals_of,
+    interval_of,
     operating_point,
-    ratio,
 )
-from aimfor.report._sentences import plain_name, sentence_of, verdict_of
+from aimfor.report._sentences import sentence_of, verdict_of
 
 MAX_POINTS, MAX_BINS = 1000, 50
 UNSEEN = "rows the model never saw"
 # Share of the rows at either end of the scores that the histogram puts into its outermost bins: a few far scores would
 # press all others into one bin.
 FAR = 0.002
-PROMISES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
-PROMISED_FPR = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
 
 def measure_label(
@@ -81,7 +79,7 @@ def measure_label(
     """
     rows = _rows(labels, scores, weights)
     level = INTERVAL_LEVEL if point.confidence is None else point.confidence
-    ours = _Measured(rows, _curve(rows), level)
+    ours = _Measured(rows, _curve(rows), level, _rates(aim))
     baseline = None if baseline_scores is None else _rows(labels, baseline_scores, weights)
     operating = {"threshold": point.threshold, **ours.at(point.threshold)}
     constraint = _constraint(aim, operating)
@@ -110,29 +108,35 @@ def measure_label(
         "promise": validation and _promise(_kin(aim), ours, validation, point.confidence),
     }
     verdict = verdict_of(operating, constraint)
-    return {**measured, "verdict": verdict, "sentence": sentence_of(verdict, measured, point.source)}
+    return {**measured, "verdict": verdict, "sentence": sentence_of(verdict, measured, aim, point.source)}
 
 
 class _Measured(NamedTuple):
     rows: LabelRows
     curve: Curve
     level: float  # of the intervals
+    rates: tuple[str, ...]
 
     def at(self, threshold: float | None) -> dict[str, Any]:
         """Counts, rates and their intervals at a threshold; all None without one."""
         if threshold is None:
-            return dict.fromkeys((*Counts._fields, "precision", "recall", "fpr", "intervals"))
+            return dict.fromkeys((*Confusion._fields, *self.rates, "intervals"))
         tp, fp = self.curve.at(threshold)
         # Sums of weights are rounded, hence max: a difference of 0 may come out below it.
         fn, tn = max(0.0, self.curve.num_positives - tp), max(0.0, self.curve.num_negatives - fp)
-        counts = Counts(*map(_number, (tp, fp, fn, tn)))
+        counts = Confusion(*map(_number, (tp, fp, fn, tn)))
+        unweighted = self.rows.weights is None
         return {
             **counts._asdict(),
-            "precision": ratio(tp, fp),
-            "recall": ratio(tp, fn),
-            "fpr": ratio(fp, tn),
-            "intervals": intervals_of(counts, self.level)._asdict() if self.rows.weights is None else None,
+            **{rate: counts.rate(rate) for rate in self.rates},
+            "intervals": {rate: interval_of(counts, rate, self.level) for rate in self.rates} if unweighted else None,
         }
+
+
+def _rates(aim: Aim) -> tuple[str, ...]:
+    """The three rates that every page has, and those of the aim."""
+    names = (aim.objective, aim.constrained) if isinstance(aim, PointAim) else ()
+    return tuple(dict.fromkeys((*Intervals._fields, *(rate_of(name).name for name in names))))
 
 
 def _rows(labels: Values, scores: Values, weights: Values | None) -> LabelRows:
@@ -161,15 +165,10 @@ def _constraint(aim: Aim, operating: dict[str, Any]) -> dict[str, Any] | None:
     if not isinstance(aim, PointAim):
         return None
     assert not isinstance(aim.target, tuple)
-    rate, sense = _constrained(aim), aim.text[-2:]
+    rate, sense = rate_of(aim.constrained).name, aim.sense
     value = operating[rate]
     held = None if value is None else _keeps(value, sense, aim.target)
     return {"rate": rate, "sense": sense, "target": float(aim.target), "held": held}
-
-
-def _constrained(aim: PointAim) -> str:
-    # The text of the aim says it: "recall@precision>=" is objective, constrained rate and sense.
-    return plain_name(aim.text[:-2].split("@")[1])
 
 
 def _keeps(value: float, sense: str, target: float) -> bool:
@@ -231,15 +230,15 @@ def _promise(
     aim: PointAim, ours: _Measured, validation: tuple[Values, Values, Values | None], confidence: float | None
 ) -> dict[str, Any]:
     labels, scores, weights = validation
-    rate = _constrained(aim)
-    targets = sorted({*(PROMISED_FPR if rate == "fpr" else PROMISES), aim.target})
+    rate = rate_of(aim.constrained)
+    targets = sorted({*rate.round_targets, aim.target})
     points = []
     for target in targets:
         kin = type(aim)(target)  # type: ignore[call-arg]
         chosen = operating_point(labels, scores, kin, confidence=confidence, sample_weight=weights)
         here = ours.at(chosen.threshold)
-        interval = here["intervals"] and here["intervals"][rate]
+        interval = here["intervals"] and here["intervals"][rate.name]
         points.append(
-            {"promised": target, "threshold": chosen.threshold, "delivered": here[rate], "interval": interval}
+            {"promised": target, "threshold": chosen.threshold, "delivered": here[rate.name], "interval": interval}
         )
-    return {"rate": rate, "sense": aim.text[-2:], "points": points}
+    return {"rate": rate.name, "sense": aim.sense, "points": points}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from aimfor.aims import Aim, PointAim, rate_of
+
 # Telling
 
 
@@ -32,13 +34,13 @@ OPENINGS = {
 }
 
 
-def sentence_of(verdict: str, measured: dict[str, Any], source: str) -> str:
+def sentence_of(verdict: str, measured: dict[str, Any], aim: Aim, source: str) -> str:
     if verdict == "no threshold":
         return f"No threshold: {measured['reason']} on {source}, so the model ranks rows but decides nothing."
     operating, constraint = measured["operating"], measured["constraint"]
     objective, other = ("recall", "precision")
-    if constraint is not None:
-        objective, other = plain_name(measured["metric"]["name"].split("@")[0]), constraint["rate"]
+    if isinstance(aim, PointAim):
+        objective, other = (rate_of(name).name for name in (aim.objective, aim.constrained))
     text = f"{OPENINGS[verdict]}: at threshold {operating['threshold']:.4g} the model "
     text += f"{_did(objective, operating, measured['level'])} and {_did(other, operating, measured['level'])}"
     if constraint is None:
@@ -49,14 +51,10 @@ def sentence_of(verdict: str, measured: dict[str, Any], source: str) -> str:
 
 def _did(rate: str, operating: dict[str, Any], level: float) -> str:
     value, interval = operating[rate], operating["intervals"] and operating["intervals"][rate]
-    name = {"precision": "precision", "recall": "recall", "fpr": "false-positive rate"}[rate]
+    name = rate_of(rate).title
     if value is None:
         return f"has no {name} here"
-    did = {
-        "precision": "is right in {} of its alarms",
-        "recall": "finds {} of the positives",
-        "fpr": "gives an alarm for {} of the negatives",
-    }[rate].format(_percent(value))
+    did = rate_of(rate).deed.format(_percent(value))
     if interval is None:
         return f"{did} ({name})"
     low, high = (_percent(end).removesuffix(" %") for end in interval)
@@ -66,7 +64,3 @@ def _did(rate: str, operating: dict[str, Any], level: float) -> str:
 def _percent(share: float) -> str:
     # Near 1 the distance from it is what counts: 99.96 % must not read 100 %.
     return f"{100 * share:.{3 if share < 0.99 else 5}g} %"
-
-
-def plain_name(rate: str) -> str:
-    return "recall" if rate == "tpr" else rate

@@ -3,6 +3,8 @@
 const facts = JSON.parse(document.getElementById("facts").textContent);
 const section = (name) => document.getElementById(name);
 const RATES = { precision: "Precision", recall: "Recall", fpr: "False-positive rate" };
+// Other rates are named as the aim names them.
+const titleOf = (rate) => RATES[rate] ?? rate[0].toUpperCase() + rate.slice(1);
 const share = (title) => ({ title, low: 0, high: 1, format: percent });
 const whole = (value) => (value == null ? "–" : value.toLocaleString("en"));
 const ratio = (part, rest) => (part + rest > 0 ? part / (part + rest) : null);
@@ -125,7 +127,8 @@ function curveCard(title, label, which, across, up, extra = []) {
 
 function promiseCard({ promise, constraint, level }) {
   const title = "Calibration of the promise";
-  const [atLeast, rate, log] = [promise.sense === ">=", RATES[promise.rate], promise.rate === "fpr"];
+  const atLeast = promise.sense === ">=";
+  const [rate, log] = [titleOf(promise.rate), !atLeast];
   const hint = "A threshold for each target, chosen on validation rows, and what it gives on test rows: the promise is "
     + `kept on and ${atLeast ? "above" : "below"} the line. Bars are ${percent(level)} intervals.`;
   const known = promise.points.filter((point) => point.delivered !== null);
@@ -218,13 +221,14 @@ function sliderCard(label, marks) {
     html("div", { class: "slide" }, ...parts), tiles(titles.map((title, tile) => [title, shown[tile], words[tile]])));
 }
 
-function numbersCard({ name, positive, metric, operating, level, rows, positives }) {
+function numbersCard({ name, positive, metric, operating, constraint, level, rows, positives }) {
+  const rates = [...new Set([...Object.keys(RATES), ...(constraint ? [constraint.rate] : [])])];
   const interval = (rate) =>
     operating.intervals?.[rate] ? `${percent(level)} interval ${span(operating.intervals[rate])}` : "";
   const beside = metric.baseline === null ? "" : `log-loss ${number(metric.baseline)}`;
   return html("div", { class: "card" }, tiles([
     [metric.name, number(metric.ours), beside],
-    ...Object.entries(RATES).map(([rate, title]) => [title, percent(operating[rate]), interval(rate)]),
+    ...rates.map((rate) => [titleOf(rate), percent(operating[rate]), interval(rate)]),
     ["Rows", whole(rows), `${whole(positives)} positive: ${name} = ${positive}`],
   ]));
 }
