@@ -1,6 +1,11 @@
 from ._average import ForestAverage as ForestAverage
 from ._forest import Forest as Forest
 from ._lightgbm import from_lightgbm as from_lightgbm
+from ._objective import AimedMetric as AimedMetric
+from ._objective import AimedObjective as AimedObjective
+from ._objective import metric as metric
+from ._objective import objective as objective
+from ._objective import starting_score as starting_score
 from ._search import FoundForest as FoundForest
 from ._search import Sample as Sample
 from ._search import search as search
