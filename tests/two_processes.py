@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-PATIENCE = 60  # seconds; two processes start and finish within fifteen
+PATIENCE = 120  # seconds; two processes start and finish within twenty
 
 
 def join_group(rank: int, folder: str) -> None:

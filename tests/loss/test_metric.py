@@ -243,6 +243,7 @@ def test_all_of_this_without_torchmetrics(tmp_path):
     )
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", __file__]
     command += ["-k", "not all_of_this"]
-    environment = {**os.environ, WITHOUT: "1", "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, WITHOUT: "1", "PYTHONPATH": path}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
