@@ -4,6 +4,8 @@ from ._base.errors import DataError as DataError
 from ._base.errors import ModelFileError as ModelFileError
 from ._base.errors import UndefinedMetricError as UndefinedMetricError
 from ._base.warnings import InfeasibleConstraintWarning as InfeasibleConstraintWarning
+from ._base.warnings import LowConfidenceWarning as LowConfidenceWarning
+from ._base.warnings import NoThresholdWarning as NoThresholdWarning
 from ._base.warnings import NoValidationWarning as NoValidationWarning
 from ._base.warnings import PositiveClassWarning as PositiveClassWarning
 from ._base.warnings import UndefinedMetricWarning as UndefinedMetricWarning
@@ -18,6 +20,7 @@ from .aims import RecallAtPrecision as RecallAtPrecision
 from .aims import TPRAtFPR as TPRAtFPR
 from .aims import aim as aim
 from .estimator import Classifier as Classifier
+from .estimator import ThresholdClassifier as ThresholdClassifier
 from .estimator import scorer as scorer
 from .loss import Diagnostics as Diagnostics
 from .loss import Loss as Loss

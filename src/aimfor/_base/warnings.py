@@ -22,3 +22,11 @@ class NoValidationWarning(UserWarning):
 
 class PositiveClassWarning(UserWarning):
     """Most rows are of the class that counts as positive only because its name is the second in sorted order."""
+
+
+class NoThresholdWarning(UserWarning):
+    """No threshold qualifies for the aim, so nothing is predicted positive."""
+
+
+class LowConfidenceWarning(UserWarning):
+    """The constraint of a threshold that was chosen is not more likely kept than broken on new rows."""

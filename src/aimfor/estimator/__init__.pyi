@@ -7,3 +7,4 @@ from ._decisions import never_positive as never_positive
 from ._progress import Progress as Progress
 from ._scorer import scorer as scorer
 from ._targets import Targets as Targets
+from ._threshold_classifier import ThresholdClassifier as ThresholdClassifier

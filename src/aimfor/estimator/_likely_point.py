@@ -1,0 +1,62 @@
+"""Serve, decisions without a confidence: a threshold that keeps its constraint on new rows more often than not."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from aimfor._base import checks
+from aimfor._base.warnings import LowConfidenceWarning
+from aimfor.aims import Aim, PointAim
+from aimfor.operating_points import INTERVAL_LEVEL, OperatingPoint, intervals_of, operating_point
+
+# Confidences of the exact test; the first that finds a threshold counts. Of 0.5 to 0.8, 0.7 is the lowest that kept
+# every constraint in more than half of the cells of `benchmarks/decisions/carry_over.py`.
+TESTED = (0.7, 0.5)
+
+
+def likely_point(
+    labels: np.ndarray, scores: np.ndarray, aim: Aim, *, sample_weight: np.ndarray | None, source: str
+) -> OperatingPoint:
+    """The operating point of one label where no confidence is asked for.
+
+    The best of many thresholds on some rows is a little worse on others, which often breaks a constraint on precision.
+    So the threshold should pass an exact test too. Of the best and the best that passes, the one that keeps the
+    constraint better is taken. Unequal weights have no exact test: the best threshold is taken for them.
+
+    Args:
+        labels: `[n]`, 0/1 or bool.
+        scores: `[n]`.
+        aim: with one target.
+        sample_weight: `[n]`, or None for 1.
+        source: the rows in words.
+    """
+    given: dict[str, Any] = {"sample_weight": sample_weight, "source": source}
+    best = operating_point(labels, scores, aim, **given)
+    if not isinstance(aim, PointAim) or best.threshold is None or best.intervals is None:
+        return best
+    for confidence in TESTED:
+        tested = operating_point(labels, scores, aim, confidence=confidence, **given)
+        if tested.threshold is not None:
+            return _stricter(aim, best, tested)
+    warnings.warn(
+        f"{best.aim} is not more likely kept than broken on new rows, as {tested.reason}: more rows help",
+        LowConfidenceWarning,
+        stacklevel=checks.callers_level(),
+    )
+    return best
+
+
+def _stricter(aim: PointAim, best: OperatingPoint, tested: OperatingPoint) -> OperatingPoint:
+    """The one of the two that keeps the constraint better."""
+    assert best.threshold is not None
+    assert tested.threshold is not None
+    # A lower threshold has more recall; a higher one has fewer false positives and, as a rule, more precision.
+    lower_keeps_better = aim.text.split("@")[1] in ("recall>=", "tpr>=")
+    if best.threshold == tested.threshold or (best.threshold < tested.threshold) == lower_keeps_better:
+        return best
+    # It makes no promise, as the rows may have trained the model since: its intervals have the usual level.
+    return replace(tested, confidence=None, intervals=intervals_of(tested.counts, INTERVAL_LEVEL))
