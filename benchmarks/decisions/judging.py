@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
-from aimfor import metrics
+import aimfor
 
 AIMS = ("recall@precision>=0.9", "precision@recall>=0.9", "tpr@fpr<=0.01")
 MODELS = ("lightgbm", "logistic")
@@ -28,29 +28,30 @@ def score(model: Any, X: Any) -> np.ndarray:
     return model.decision_function(X) if hasattr(model, "decision_function") else model.predict_proba(X)[:, 1]
 
 
+def best_of(aim: str, y: np.ndarray, scores: np.ndarray) -> float:
+    """The best that a threshold could have on these rows."""
+    return float(aimfor.aim(aim).metric(y, scores))
+
+
 def judge(aim: str, y: np.ndarray, scores: np.ndarray, threshold: float | None) -> dict[str, Any]:
     """What a threshold does to test rows: whether the constraint holds, the objective, and the best that could be had.
 
     `holds` is empty without a threshold. A threshold that no test row reaches has no precision: that counts as broken.
     """
-    positive = y == 1
-    best = BEST[aim](y, scores)
+    best = best_of(aim, y, scores)
     if threshold is None:
         return {"holds": "", "constrained": "", "objective": 0.0, "best": best}
-    flagged = scores >= threshold
+    flagged, positive = scores >= threshold, y == 1
     tp, fp = int((flagged & positive).sum()), int((flagged & ~positive).sum())
-    recall, fpr = tp / positive.sum(), fp / (~positive).sum()
-    precision = tp / (tp + fp) if tp + fp else 0.0
-    constrained, objective, holds = {
+    constrained, objective, holds = rates(aim, tp, fp, int(positive.sum()) - tp, int((~positive).sum()) - fp)
+    return {"holds": int(holds), "constrained": constrained, "objective": objective, "best": best}
+
+
+def rates(aim: str, tp: int, fp: int, fn: int, tn: int) -> tuple[float, float, bool]:
+    """The constrained rate, the objective, and whether the constraint holds."""
+    recall, fpr, precision = tp / (tp + fn), fp / (fp + tn), tp / (tp + fp) if tp + fp else 0.0
+    return {
         "recall@precision>=0.9": (precision, recall, precision >= 0.9),
         "precision@recall>=0.9": (recall, precision, recall >= 0.9),
         "tpr@fpr<=0.01": (fpr, recall, fpr <= 0.01),
     }[aim]
-    return {"holds": int(holds), "constrained": float(constrained), "objective": float(objective), "best": best}
-
-
-BEST = {
-    "recall@precision>=0.9": lambda y, s: float(metrics.recall_at_precision(y, s, 0.9).value),
-    "precision@recall>=0.9": lambda y, s: float(metrics.precision_at_recall(y, s, 0.9).value),
-    "tpr@fpr<=0.01": lambda y, s: float(metrics.tpr_at_fpr(y, s, 0.01).value),
-}
