@@ -103,7 +103,7 @@ class ThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     operating_point_: OperatingPoint
     curve_: Curve
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  scikit-learn wants every parameter here
         self,
         estimator: Any,
         aim: str | Aim,
@@ -115,7 +115,7 @@ class ThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         on_no_threshold: str = "negative",
         n_jobs: int | None = None,
         random_state: Any = None,
-    ):  # one parameter for each of scikit-learn's conventions, stored as they come
+    ):
         self.estimator = estimator
         self.aim = aim
         self.confidence = confidence
