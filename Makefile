@@ -8,18 +8,22 @@
 #   make benchmarks  reproduce some cells of every table in docs/results.md and compare them with the committed ones; half an hour
 #   make lint     ruff, the layers of the package, the length of sentences; the length of sentences in README.md and docs/
 #   make types    pyright
+#   make docs     the site, warnings as errors: docs/_build/html
+#   make docs-check  Chromium walks the site: links, console, width of a phone, search
+#   make release-check  build the release and try it in empty environments: dist/
+#   make versions the other Pythons here, and the lowest versions of what the package needs
 #   make clean    remove everything made here, the virtual environment too
 
 PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= 2
 
-BIN := $(VENV)/bin
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 RIVALS := $(VENV)-rivals
 # Two workers with one thread each are faster than one worker with two: most tensors in the tests are small.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: demo test slow bench benchmarks lint types clean
+.PHONY: demo test slow bench benchmarks lint types docs docs-check release-check versions clean
 .NOTPARALLEL: # two installs into one environment would collide
 
 demo: $(VENV)/.installed-demo
@@ -42,12 +46,25 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python scripts/prose.py --prose
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 
 types: $(VENV)/.installed-dev
 	$(BIN)/python -m pyright --pythonpath $(BIN)/python
 
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+docs-check: docs $(VENV)/.installed-dev $(VENV)/.browser
+	$(BIN)/python scripts/walk_site.py
+
+release-check: $(VENV)/.installed-dev
+	$(BIN)/python scripts/release_check.py
+
+versions: $(VENV)/.installed-dev
+	$(BIN)/python scripts/version_check.py
+
 clean:
-	rm -rf $(VENV) $(RIVALS) build dist demo src/*.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(RIVALS) build dist demo docs/_build docs/gallery src/*.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.installed-demo: pyproject.toml constraints.txt $(VENV)/.made
@@ -58,6 +75,10 @@ $(VENV)/.installed-demo: pyproject.toml constraints.txt $(VENV)/.made
 $(VENV)/.installed-dev: pyproject.toml constraints.txt $(VENV)/.made
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all,dev,integration]'
 	touch $(VENV)/.installed-demo $@
+
+$(VENV)/.installed-docs: pyproject.toml constraints.txt $(VENV)/.made
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all,docs]'
+	touch $@
 
 # Rivals of the benchmarks, in an environment of their own. LibAUC and AP-Perf are installed without their requirements,
 # which would replace torch; benchmarks/rivals/requirements.txt has what they need of them.

@@ -64,6 +64,15 @@ def compiler() -> str | None:
     return named or next((found for found in map(shutil.which, ("g++", "c++", "clang++")) if found), None)
 
 
+def thread_flags(command: str) -> list[list[str]]:
+    """Ways to build with threads, the best first. Torch on Linux loads GCC's OpenMP, which clang's code cannot use."""
+    try:
+        version = subprocess.run([*command.split(), "--version"], capture_output=True, text=True, check=False).stdout
+    except OSError:  # that there is no such compiler is found, and told, where it is asked to compile
+        version = ""
+    return [[]] if sys.platform == "linux" and "clang" in version else [["-fopenmp"], []]
+
+
 def build_library(name: str, path: Path) -> str | None:
     """Compile a library; returns what went wrong, or None."""
     command, library = compiler(), LIBRARIES[name]
@@ -72,7 +81,7 @@ def build_library(name: str, path: Path) -> str | None:
     problem = ""
     with tempfile.TemporaryDirectory() as folder:
         compiled = str(Path(folder) / "library.o")
-        for flags in ([*target, *threads] for target in library.targets for threads in (["-fopenmp"], [])):
+        for flags in ([*target, *threads] for target in library.targets for threads in thread_flags(command)):
             try:
                 # Linked without OpenMP's library: torch has loaded one already, and two would fight for the cores.
                 named = f'-DAIMFOR_SOURCES="{library.sources}"'
