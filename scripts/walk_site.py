@@ -18,10 +18,17 @@ from selenium.webdriver.chrome.service import Service
 
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "docs" / "_build" / "html"
-FLAGS = (
-    "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --window-size=360,800"
-).split()
+FLAGS = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--window-size=360,800",
+]
 LINKS = "return [...document.querySelectorAll('a[href], img[src], link[href], script[src]')].map(e => e.href || e.src)"
 IDS = "return [...document.querySelectorAll('[id]')].map(e => e.id)"
 # A headless window is wider than a phone, so the page is put into a frame that is not.
