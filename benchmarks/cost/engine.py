@@ -37,7 +37,6 @@ from torch.nn import functional as F
 
 import aimfor
 from benchmarks.cost.engine_report import ANCHORS, LABELS, ROWS, Row, draw, finished, keep, table
-from benchmarks.cost.engine_report import section as section
 from benchmarks.shared import page
 from benchmarks.shared.reproduced import Reproduced
 

@@ -99,38 +99,3 @@ def table(rows: list[Row]) -> page.Table:
         quartiles = f"{row.low:.2f} to {row.high:.2f}"
         lines.append([f"{row.what}, {row.engine}, {row.surrogate}", shape, f"{row.ratio:.2f}", quartiles, verdict])
     return page.Table("Ratios to log-loss", ["", "shape", "ratio", "quartiles", "asked"], lines)
-
-
-def many_labels_cost() -> str:
-    """Ratios with many labels, dense and sparse: the whole step of a linear model, the loss alone, and its memory."""
-    rows = {row[:6]: row.ratio for row in finished()}
-    told = []
-    for what in ("whole step", "whole step, sparse labels", "time", "sparse labels", "memory", "memory, sparse labels"):
-        found = [rows[what, "native", one, ROWS, LABELS, ANCHORS] for one in ("hinge", "log")]
-        told.append(f"{'time of the loss' if what == 'time' else what} {' and '.join(f'{one:.2f}' for one in found)}")
-    return f"{'; '.join(told)} times that of log-loss (hinge and log)."
-
-
-def section() -> str:
-    """The section of the page, from the rows alone."""
-    rows = finished()
-    asked = [row for row in rows if row[:3] in MUST]
-    missed = [f"{row.what} {row.engine} {row.surrogate}" for row in asked if row.ratio > MUST[row[:3]]]
-    return "\n\n".join(
-        [
-            "## What the loss costs",
-            "Time and memory of the public `loss(scores, labels)` and backward, with checks and state, beside eager "
-            "`binary_cross_entropy_with_logits` on dense float targets: ratios of medians, interleaved in one process, "
-            "medians of three processes for each engine and group of rows, one thread unless said; memory in fresh "
-            "processes. Torch is held to AVX2 and the C++ engine with it; *widest vectors* is both as they come, with "
-            "AVX-512. The machine is shared, and log-loss itself varies between minutes; the quartiles are of the "
-            "ratios turn by turn. *Weights on both sides* is beside log-loss with the same weights. *Two processes / "
-            "one* is one thread while another process does the same, over one alone: half of it is what two threads "
-            "could reach at best. Exact errors are counted in every fourth batch, which the median does not see.",
-            f"Of {len(asked)} ratios that a limit was set for, {len(asked) - len(missed)} meet it"
-            + (f"; not met: {', '.join(missed)}." if missed else "."),
-            table(rows).markdown(),
-            page.picture(NAME, "Time of the loss over that of log-loss, by anchors and by labels"),
-            page.made_by(NAME, page.committed(NAME), over=None),
-        ]
-    )

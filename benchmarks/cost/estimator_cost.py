@@ -164,23 +164,6 @@ def table(cells: Cells) -> page.Table:
     return page.Table("A single recipe, one thread", header, rows)
 
 
-def section() -> str:
-    """The section of the page, from the cells alone."""
-    cells = page.committed(NAME)
-    return "\n\n".join(
-        [
-            "## What a fit costs",
-            "`aimfor.Classifier` with a single recipe on 1,000,000 x 50 dense rows and on 200,000 x 50,000 sparse "
-            "ones with 20 non-zeros each. An epoch is a third of the difference between fits of four and of one, the "
-            f"median of {ROUNDS}, ratios round by round; memory is the peak of a fresh process during `fit` above that "
-            "before it, as a share of X.",
-            table(cells).markdown(),
-            defaults_table(cells).markdown(),
-            page.made_by(NAME, cells, over=None),
-        ]
-    )
-
-
 def again(cells: Cells) -> list[Reproduced]:
     """The sparse rows, which take less time."""
     run(cells, KINDS[1])

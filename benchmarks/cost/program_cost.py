@@ -118,20 +118,6 @@ def table(cells: Cells) -> page.Table:
     return page.Table("The program on much data, everything included", header, rows)
 
 
-def section() -> str:
-    """The section of the page, from the cells alone."""
-    cells = page.committed(NAME)
-    return "\n\n".join(
-        [
-            "## The program on much data",
-            "`aimfor fit` with its defaults on files of a million rows and 50 columns, read as a stream, and `aimfor "
-            "score` of one of them on one core, with the start of Python; reading alone stands beside it.",
-            table(cells).markdown(),
-            page.made_by(NAME, cells, over=None),
-        ]
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "aimfor_rows", help="of the rows")

@@ -220,27 +220,6 @@ def tables(cells: Cells) -> list[page.Table]:
     return found
 
 
-def summary(cells: Cells) -> page.Table:
-    """Each method over all cells."""
-    rows = []
-    for name in METHODS:
-        made = cells.find(method=name)
-        broken = [
-            row for row in made if float(row["violates"]) - 2 * float(row["violates_error"]) > 1 - CONFIDENCE + 1e-9
-        ]
-        rows.append(
-            [
-                name,
-                f"{max(page.values(made, 'violates')):.3f}",
-                f"{len(broken)} of {len(made)}",
-                f"{np.mean(page.values(made, 'found')):.2f}",
-                f"{np.mean(page.values(made, 'given_up')):.3f}",
-            ]
-        )
-    header = ["", "largest share that violates", "cells above 0.05 by two simulation errors", "found", "given up"]
-    return page.Table("Over all aims, priors, sizes and kinds of scores", header, rows)
-
-
 def draw(cells: Cells) -> None:
     """Every cell of every method: how often the constraint breaks, and what is given up."""
     from matplotlib.figure import Figure
@@ -256,26 +235,6 @@ def draw(cells: Cells) -> None:
     axes[0].set_ylabel("objective given up", fontsize=8)
     figure.suptitle(f"Thresholds with confidence {CONFIDENCE}: left of the line the promise is kept", fontsize=10)
     figure.savefig(RESULTS / f"{NAME}.png")
-
-
-def section() -> str:
-    """The section of the page, from the cells alone."""
-    cells = page.committed(NAME)
-    return "\n\n".join(
-        [
-            "## Thresholds with a confidence",
-            "Draws from populations whose rates are known at every threshold: does the threshold chosen with "
-            f"confidence {CONFIDENCE} keep the constraint in the population, and what is given up for it? *Violates* "
-            "is the share of draws whose threshold breaks the constraint there, *found* the share with a threshold, "
-            "*given up* the objective lost against the best threshold that keeps it; a draw without a threshold "
-            "loses all.",
-            summary(cells).markdown(),
-            page.picture(NAME, "For each method and cell: the share of draws that violate, and what is given up"),
-            *(table.markdown() for table in tables(cells)[:1]),
-            "The other kinds of scores, tied ones and ones with hard negatives at the top, are in the cells.",
-            page.made_by(NAME, cells, over=None),
-        ]
-    )
 
 
 def shown(found: list[dict[str, str]]) -> list[str]:
@@ -320,7 +279,7 @@ def main() -> None:
     for size, draws in () if arguments.report else DRAWS.items():
         for prior, kind in product(PRIORS, populations(0.1)):
             run(cells, size, draws, prior, kind, methods)
-    for table in (*tables(cells), summary(cells)):
+    for table in tables(cells):
         table.show()
     return draw(cells)
 

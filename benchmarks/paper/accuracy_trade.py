@@ -245,61 +245,6 @@ def by_raw_logits(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     return [row | {"ap": row["ap_raw"]} for row in rows]
 
 
-def conclusion(cells: Cells) -> str:
-    """Who gains AUCPR, who loses accuracy, and how much of it is the way cross-entropy is ranked."""
-    base, told = tested(cells, BASELINE), []
-    for name in methods_of(cells):
-        if name != BASELINE:
-            accuracy, precision = (points(tested(cells, name), base, measure) for measure in MEASURES)
-            raw = points(tested(cells, name), by_raw_logits(base), "ap")
-            told.append(
-                f"`{name}`: AUCPR {direction(precision)}, accuracy {direction(accuracy)}; "
-                f"against cross-entropy ranked by raw logits AUCPR {direction(raw)}."
-            )
-    return " ".join(told)
-
-
-def direction(difference: Spread) -> str:
-    """Up, down or neither, by Student's t."""
-    word = {1: "is up", -1: "is down", 0: "moves within its noise"}[difference.sign]
-    return f"{word} ({difference.mean:+.2f} points)"
-
-
-def verdict() -> str:
-    """Whether the paper's trade is found, as a clause for the opening of the page."""
-    cells = page.committed(NAME)
-    base, names = tested(cells, BASELINE), methods_of(cells)
-    moved = [[points(tested(cells, name), base, one) for one in MEASURES] for name in names if name != BASELINE]
-    trades = sum(precision.mean > 0 > accuracy.mean for accuracy, precision in moved)
-    lower = sum(precision.mean < 0 and accuracy.mean < 0 for accuracy, precision in moved)
-    clear = sum(precision.sign == accuracy.sign == -1 for accuracy, precision in moved)
-    # A setting is chosen once for each method, not for each seed.
-    highest = sum(choose(cells, name).rate == max(setting.rate for setting in GRID) for name in names)
-    return (
-        f"of {len(moved)} variants trained for AUCPR {trades} have the paper's trade, higher AUCPR at lower accuracy "
-        f"than cross-entropy, and {lower} are lower in both ({clear} clearly so in both, by Student's t, level 0.05); "
-        f"the chosen rate is the highest of its grid, where a wider one might do better, for {highest} of {len(names)} "
-        "methods"
-    )
-
-
-def section() -> str:
-    """The section of the page, from the cells alone."""
-    cells = page.committed(NAME)
-    return "\n\n".join(
-        [
-            "## Accuracy against AUCPR",
-            "On ImageNet, with K = 5 anchors, the paper reports AUCPR 82.2 % to 83.3 % for 0.4 points of accuracy. "
-            f"Here Fashion-MNIST, a small convolutional network, {STEPS:,} steps, K = {ANCHORS}; AUCPR is macro "
-            f"average precision, and rate and decay are chosen from {len(GRID)} settings on validation images.",
-            table(cells).markdown(),
-            f"In short, {verdict()}. {conclusion(cells)}",
-            page.picture(NAME, "Accuracy against macro average precision, one point for each seed"),
-            page.made_by(NAME, cells),
-        ]
-    )
-
-
 def draw(cells: Cells) -> None:
     """One point for each seed, the mean larger."""
     from matplotlib.figure import Figure
@@ -327,7 +272,6 @@ def draw(cells: Cells) -> None:
 def report(cells: Cells) -> None:
     """Table to the terminal, picture to the results."""
     table(cells).show()
-    print(f"\nIn short, {verdict()}. {conclusion(cells)}")
     draw(cells)
 
 

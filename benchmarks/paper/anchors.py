@@ -98,41 +98,6 @@ def time_table(cells: Cells) -> page.Table:
     )
 
 
-def conclusion(cells: Cells) -> str:
-    """What the differences between numbers of anchors amount to, in words that any numbers keep true."""
-    found = [
-        page.differences(cells.find(set=name, method=method), cells.find(set=name, method=DEFAULT), "ap")
-        for name, method in product(paper.sets_of(cells), ("K = 5", "K = 20"))
-    ]
-    largest = max(abs(one.mean) for one in found)
-    gains = [
-        page.differences(cells.find(set=name, method=DEFAULT), cells.find(set=name, method=BASELINE), "ap")
-        for name in paper.sets_of(cells)
-    ]
-    return (
-        f"Of 5 and 20 anchors against 10, {page.tally(found)}; the largest is {largest:.4f} of average precision. "
-        f"Of 10 anchors against log-loss, {page.tally(gains)}; they run from {min(one.mean for one in gains):+.4f} to "
-        f"{max(one.mean for one in gains):+.4f}."
-    )
-
-
-def section() -> str:
-    """The section of the page, from the cells alone."""
-    cells = page.committed(NAME)
-    return "\n\n".join(
-        [
-            "## The number of anchors",
-            "The paper approximates AUCPR by K anchors and reports results with 5, 10 and 20 as essentially identical. "
-            "Linear models, rate and decay chosen for each method from the same six settings on validation rows.",
-            precision_table(cells).markdown(),
-            f"{conclusion(cells)} {paper.grid_ends(cells.rows, paper.plan_of)}",
-            time_table(cells).markdown(),
-            page.picture(NAME, "Average precision and time per step by number of anchors"),
-            page.made_by(NAME, cells),
-        ]
-    )
-
-
 def draw(cells: Cells) -> None:
     """Differences to ten anchors with their errors, and times."""
     from matplotlib.figure import Figure
@@ -172,7 +137,6 @@ def report(cells: Cells) -> None:
     """Tables to the terminal, picture to the results."""
     precision_table(cells).show()
     time_table(cells).show()
-    print(f"\n{conclusion(cells)}")
     draw(cells)
 
 

@@ -10,7 +10,7 @@ whole areas too, so what differs is the loss alone (`paper_common.side_by_side`)
 """
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import product
 
 from benchmarks.paper import side_by_side as paper
@@ -82,60 +82,6 @@ def over_log_loss(cells: Cells, areas: Iterable[str] = WHOLE) -> list[Spread]:
     return [gain(cells, name, area, BASELINE) for name, area in product(paper.sets_of(cells), areas)]
 
 
-def conclusion(cells: Cells) -> str:
-    """Counts by the error that the tables show, and means over sets."""
-    means = " ".join(
-        f"`{area}`: {spread(one.mean for one in over_whole(cells, [area])).mean:+.4f} and "
-        f"{spread(one.mean for one in over_log_loss(cells, [area])).mean:+.4f}."
-        for area in WHOLE
-    )
-    return (
-        f"By more than the one standard error that the tables show it is {placed(cells, beyond_error)}. "
-        f"Mean over sets, against the whole area and against log-loss: {means}"
-    )
-
-
-def verdict() -> str:
-    """Whether training on a range pays, as a clause for the opening of the page."""
-    cells = page.committed(NAME)
-    by_range = {area: [one.mean for one in over_log_loss(cells, [area])] for area in WHOLE}
-    worst, moved = min(by_range.items(), key=lambda item: spread(item[1]).mean)
-    return (
-        f"training on a range of a curve is, of {len(over_whole(cells))} pairs of set and range, "
-        f"{placed(cells, lambda one: one.sign)} (Student's t, level 0.05), and the worst range, `{worst}`, moves "
-        f"{spread(moved).mean:+.3f} against log-loss in the mean over sets, lower on {sum(mean < 0 for mean in moved)} "
-        f"of {len(moved)}"
-    )
-
-
-def placed(cells: Cells, sign: Callable[[Spread], int]) -> str:
-    """For how many sets and ranges training on the range is above the others, and below, by what counts as clear."""
-    others = {BASELINE: over_log_loss(cells), "the whole-area aim": over_whole(cells)}
-    signs = {other: [sign(one) for one in found] for other, found in others.items()}
-    return ", ".join(f"above {other} in {own.count(1)} and below in {own.count(-1)}" for other, own in signs.items())
-
-
-def beyond_error(difference: Spread) -> int:
-    """1 or -1 where the mean is more than one standard error from 0."""
-    return int(difference.mean > difference.error) - int(difference.mean < -difference.error)
-
-
-def section() -> str:
-    """The section of the page, from the cells alone."""
-    cells = page.committed(NAME)
-    return "\n\n".join(
-        [
-            "## Areas of interest",
-            "The paper calls training for a part of a curve as easy as training for all of it. Here each part is "
-            "trained and measured, beside the whole area and log-loss, which choose rate and decay by the same part.",
-            *(area_table(cells, area).markdown() for area in WHOLE),
-            f"In short, {verdict()}. {conclusion(cells)} {paper.grid_ends(cells.rows, paper.plan_of)}",
-            page.picture(NAME, "What training on a range adds, measured on that range"),
-            page.made_by(NAME, cells),
-        ]
-    )
-
-
 def draw(cells: Cells) -> None:
     """Gains over the whole area and over log-loss, a panel for each range."""
     from matplotlib.figure import Figure
@@ -166,7 +112,6 @@ def report(cells: Cells) -> None:
     """Tables to the terminal, picture to the results."""
     for area in WHOLE:
         area_table(cells, area).show()
-    print(f"\nIn short, {verdict()}. {conclusion(cells)}")
     draw(cells)
 
 

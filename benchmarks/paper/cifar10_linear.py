@@ -289,33 +289,6 @@ def difference(ours: list[dict[str, str]], theirs: list[dict[str, str]], metric:
     return page.differences(ours, ranked, metric)
 
 
-def section() -> str:
-    """The section of the page, from the cells alone."""
-    cells = page.committed(NAME)
-    parts = [
-        "## CIFAR-10, frozen features, a linear head",
-        "Whitened 6x6 patches, 256 centroids, pooled in quadrants, and a linear head: log-loss and the area under the "
-        "precision-recall curve, each at the best of one grid of steps, rate and decay, chosen on 10,000 training "
-        "images. One class against the rest, and classes as softmax log-odds beside cross-entropy, which is ranked by "
-        "its probabilities and, for comparison, by its logits. The column of steps tells who was given more than "
-        "30,000.",
-        measured_table(cells).markdown(),
-        differences_table(cells).markdown(),
-        f"All seeds share the test images. *Other images* is the standard deviation of a difference when these are "
-        f"drawn with replacement {RESAMPLES} times, the same for both: a difference of recall below twice that says "
-        "little of another 10,000 images.",
-        steps_table(cells).markdown(),
-        page.picture(NAME, "Differences of average precision and of recall at precision 0.9"),
-        page.made_by(NAME, cells),
-    ]
-    for centroids in OTHER_CENTROIDS:
-        others = page.committed(name_of(centroids))
-        if others.rows:
-            told = f"The same on features of {centroids} centroids, at most {max(STEPS):,} steps for everyone."
-            parts[-1:-1] = [told, differences_table(others).markdown(), steps_table(others).markdown()]
-    return "\n\n".join(parts)
-
-
 def again(cells: Cells, features: Features | None) -> list[Reproduced]:
     """The searches of two methods at the smallest number of steps, and one seed of their tests."""
     committed = page.committed(NAME)

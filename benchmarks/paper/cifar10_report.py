@@ -1,7 +1,5 @@
 """What the cells of the CIFAR-10 table say: values, gains as the paper shows them, pictures; from the CSV alone."""
 
-import functools
-from collections.abc import Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -125,7 +123,7 @@ def values_table(run: Run) -> page.Table:
         ]
         for line, values in found.items()
     ]
-    title = f"{describe(run)} Test images, mean and standard deviation over seeds; the best of each column is bold"
+    title = f"{describe(run)} Test images, mean and standard deviation over seeds. The best of each column is bold"
     return page.Table(title, ["trained for", "as", *(SHOWN[column] for column in COLUMNS)], rows)
 
 
@@ -162,151 +160,11 @@ def gains_table(run: Run, prefix: str = "") -> page.Table:
     return page.Table(title, header, rows)
 
 
-def verdict(run: Run) -> str:
-    """Which of the paper's gaps are there, by a rule: a gap is there when it is above 0 by more than the noise."""
-    told = []
-    for form in OURS:
-        lines = {metric: Line(AIMED[metric], *form) for metric in METRICS}
-        lines = {metric: line for metric, line in lines.items() if line in run.lines}
-        if lines:
-            told.append(_verdict_of_form(run, lines))
-    return "\n".join(told)
-
-
-def _verdict_of_form(run: Run, lines: dict[str, Line]) -> str:
-    over = {
-        name: {metric: gain(run, line, theirs, metric) for metric, line in lines.items()}
-        for name, theirs in (("logits", LOGITS), ("probabilities", PROBABILITIES), ("pairs", PAIRWISE))
-    }
-    above = {name: [one for one in found if _sign(found[one]) > 0] for name, found in over.items()}
-    below = {name: [one for one in found if _sign(found[one]) < 0] for name, found in over.items()}
-    by_ranking = [one for one in above["logits"] if one not in above["probabilities"]]
-    shown = functools.partial(_list, of=len(lines))
-    return (
-        f"- {_how(next(iter(lines.values())))}: the gap over softmax by logits is there in {shown(above['logits'])}. "
-        f"It stays against the probabilities of the same softmax in {shown(above['probabilities'])}; it came from "
-        f"ranking by logits in {shown(by_ranking)}. Below softmax by probabilities in {shown(below['probabilities'])}. "
-        f"Over pairwise AUCROC: above in {shown(above['pairs'])}, below in {shown(below['pairs'])}."
-    )
-
-
-def own_aim(run: Run) -> str:
-    """Whether training for a metric beats training for the whole area, in that metric."""
-    over = {
-        f"{SHOWN[metric]}, {_how(Line(AIMED[metric], *form))}": gain(
-            run, Line(AIMED[metric], *form), Line("aucpr", *form), metric
-        )
-        for metric, form in product(METRICS[1:], OURS)
-        if {Line(AIMED[metric], *form), Line("aucpr", *form)} <= set(run.lines)
-    }
-    above, below = ([name for name, one in over.items() if _sign(one) == sign] for sign in (1, -1))
-    worst, best = (pick(over, key=lambda name: over[name].mean) for pick in (min, max))
-    return (
-        "Trained for its own precision or recall instead of for AUCPR, a line is better in that column in "
-        f"{len(above)} of {len(over)} cases and worse in {len(below)}: from {over[worst].mean:+.1f} points ({worst}) "
-        f"to {over[best].mean:+.1f} ({best})."
-    )
-
-
-def section() -> str:
-    """The section of the page, from the cells alone."""
-    cells = Cells(CSV)
-    runs = runs_of(cells)
-    parts = [
-        "## CIFAR-10, the paper's table",
-        "The paper reports what training for a metric gains in it over pairwise AUCROC and over softmax, with one "
-        "network trained end to end per objective for 200,000 steps. In its source the two models have the same "
-        "accuracy, 87.2 and 87.1 %, while their AUCPR is 94.2 and 84.6 %: a difference between rankings of all "
-        "(image, class) pairs rather than between classifiers. Softmax logits are not made to be compared between "
-        "images, its probabilities are; the paper does not say by which it ranked, so both are here. Settings are "
-        "chosen per line and column on 5,000 validation images from the same grid. Aims use the hinge where nothing "
-        "else is said.",
-        page.picture(CSV.stem, "Gain over softmax ranked by logits, per metric: the paper's, ours, and softmax's own"),
-        *(part for run in runs for part in (_parts_of(run, runs) if run in longest(runs) else _briefly(run))),
-        page.picture(f"{CSV.stem}_curve", "Precision by recall over all pairs of image and class"),
-        page.picture(f"{CSV.stem}_classes", "AUCPR of each class"),
-        f"{page.made_by(CSV.stem, cells)} As the runs recorded it: {_commands(cells)}.",
-    ]
-    return "\n\n".join(parts)
-
-
-def _commands(cells: Cells) -> str:
-    return "; ".join(f"`{command}`" for command in sorted({row["command"] for row in cells.rows}))
-
-
-def _parts_of(run: Run, runs: list[Run]) -> list[str]:
-    shorter = [one for one in runs if one.model == run.model and one.trunk_steps == run.trunk_steps and one is not run]
-    return [
-        f"### {run.model}",
-        values_table(run).markdown(),
-        gains_table(run).markdown(),
-        f"{_rule(run)} Pooled metrics:",
-        verdict(run),
-        own_aim(run),
-        gains_table(run, "macro_").markdown(),
-        classes_won(run),
-        at_the_ends(run),
-        *(what_steps_add(run, one) for one in shorter[:1]),
-    ]
-
-
-def what_steps_add(run: Run, shorter: Run) -> str:
-    """How far from converged the shorter run was, line by line of those that are drawn, in points."""
-
-    def added(line: Line, column: str) -> str:
-        before, after = (100 * np.mean(tested(one, line, column)) for one in (shorter, run))
-        return f"{after - before:+.1f} of {SHOWN[column]}"
-
-    told = [
-        f"{name} {', '.join(added(line, column) for column in ('aucpr', 'r_at_p95', 'accuracy'))}"
-        for line, name, *_ in DRAWN
-        if line in run.lines and line in shorter.lines
-    ]
-    left_out = dict.fromkeys(line.objective for line in shorter.lines if line not in run.lines)
-    only = f" Trained for {shorter.steps:,} steps only: {', '.join(left_out)}." if left_out else ""
-    return f"From {shorter.steps:,} to {run.steps:,} steps, in points: {'; '.join(told)}.{only}"
-
-
-def _briefly(run: Run) -> list[str]:
-    """A run of fewer steps: which gaps it has."""
-    return [f"{describe(run)} {_rule(run)} Pooled metrics:", verdict(run)]
-
-
-def _rule(run: Run) -> str:
-    if len(run.seeds) == 1:
-        return "One seed only, which has no standard error: every difference counts as a gap, whatever its size."
-    shared = "the test images and the trunk" if run.model == "network" else "the test images"
-    return (
-        f"A gap counts when its mean is clear of 0 by Student's t, level 0.05, over {len(run.seeds)} seeds that share "
-        f"{shared}: of other images they tell nothing."
-    )
-
-
-def at_the_ends(run: Run) -> str:
-    """How often the best rate was the smallest or the largest of the grid, where a wider grid might do better."""
-    rates = sorted({float(row["rate"]) for row in run.rows})
-    chose = {
-        who: [
-            float(chosen(run, line, column)[0]["rate"])
-            for line, column in product(run.lines, COLUMNS)
-            if (line.form == "softmax") == (who == "softmax")
-        ]
-        for who in ("softmax", "the other lines")
-    }
-    told = "; ".join(
-        f"{who} chose the smallest {found.count(rates[0])} times and the largest {found.count(rates[-1])} times of "
-        f"{len(found)}"
-        for who, found in chose.items()
-    )
-    return f"Of the rates {', '.join(f'{rate:g}' for rate in rates)}: {told}."
-
-
 def describe(run: Run) -> str:
     """What was trained, for how long."""
     return {
-        "network": f"The paper's network; trunk of {run.trunk_steps:,} steps with cross-entropy, then frozen; the last "
-        f"two layers trained on from there for {run.steps:,} steps per objective, cross-entropy too. A trunk made for "
-        "softmax may favour softmax.",
+        "network": f"The paper's network. Its trunk has {run.trunk_steps:,} steps of cross-entropy and is then frozen. "
+        f"The last two layers are trained for {run.steps:,} further steps per objective.",
         "features": f"Frozen patch features, a linear head from scratch, {run.steps:,} steps.",
         "end-to-end": f"The paper's network, trained end to end for {run.steps:,} steps per objective.",
     }[run.model]
@@ -318,9 +176,7 @@ def report(cells: Cells) -> None:
     for run in runs:
         values_table(run).show()
         gains_table(run).show()
-        print(f"\n{verdict(run)}")
         gains_table(run, "macro_").show()
-        print(f"\n{classes_won(run)}\n{at_the_ends(run)}")
     if runs:
         draw_gains(runs)
         draw_curves(runs)
@@ -406,18 +262,6 @@ def class_areas(run: Run, line: Line) -> np.ndarray:
     return np.mean([[float(one) for one in row["class_aucpr"].split()] for row in rows], axis=0)
 
 
-def classes_won(run: Run) -> str:
-    """In how many classes training for AUCPR is above softmax, as in the paper's figure."""
-    told = [
-        f"{_how(ours)} in {np.sum(class_areas(run, ours) > class_areas(run, theirs))} over {_how(theirs)}"
-        for ours, theirs in product(
-            (one[0] for one in DRAWN[3:] if one[0].ranked != "margins"), (LOGITS, PROBABILITIES)
-        )
-        if ours in run.lines
-    ]
-    return f"Of {CLASSES} classes, the AUCPR of the class is higher when trained for it: {'; '.join(told)}."
-
-
 def _panels(runs: list[Run]):
     from matplotlib.figure import Figure
 
@@ -449,12 +293,3 @@ def _gain(run: Run, ours: Line, theirs: Line, column: str) -> str:
         return ""
     value = gain(run, ours, theirs, column)
     return f"{value.mean:+.1f}" + ("" if np.isnan(value.error) else f" ± {value.error:.1f}")
-
-
-def _sign(value: Spread) -> int:
-    """1 or -1 where a difference is clear of 0; one seed has no noise to tell."""
-    return value.sign if value.count > 1 else int(np.sign(value.mean))
-
-
-def _list(metrics: Sequence[str], of: int) -> str:
-    return f"{', '.join(SHOWN[metric] for metric in metrics) or 'none'} ({len(metrics)} of {of})"

@@ -39,7 +39,6 @@ from aimfor.metrics._curve import Curve, cumulate
 from benchmarks.paper import cifar10_cnn as cnn
 from benchmarks.paper.cifar10_objectives import CLASSES, OBJECTIVES, Named, Objective
 from benchmarks.paper.cifar10_report import CSV, METRICS, RECALLS, report
-from benchmarks.paper.cifar10_report import section as section
 from benchmarks.paper.patch_features import DEFAULT_CACHE, load_features
 from benchmarks.shared import data, reproduced
 from benchmarks.shared.cells import Cells

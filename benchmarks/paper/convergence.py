@@ -181,8 +181,8 @@ def table(cells: Cells) -> page.Table:
         "seconds / log-loss's",
     ]
     title = (
-        "Held-out rows, mean ± standard deviation over seeds (differences ± standard error); steps of the look that "
-        "arrives to stay until the end, median over seeds, or how many seeds arrive"
+        "Held-out rows, mean ± standard deviation over seeds. Steps are those of the first evaluation that stays at "
+        "the value, median over seeds, or how many seeds arrive"
     )
     return page.Table(title, header, rows)
 
@@ -231,52 +231,6 @@ def arrivals_table(cells: Cells) -> page.Table:
     return page.Table(title, header, rows)
 
 
-def conclusion(cells: Cells) -> str:
-    """How often a method reaches log-loss's final value and stays, and when, beside log-loss itself."""
-    told = []
-    for method in list(METHODS)[1:]:
-        found = arrivals_of(cells, method, 0.0)
-        told.append(
-            f"`{method}` reaches log-loss's final value and stays there in {found.stay} of {found.runs} runs, in "
-            f"{found.earlier} at an earlier look than log-loss itself, in {found.same} at the same look, in "
-            f"{found.later} at a later one; in {found.never} it never does (in {found.leave} of these it reaches it "
-            "and leaves it again)."
-        )
-    return f"{' '.join(told)} {what_a_tie_means(cells)}"
-
-
-def what_a_tie_means(cells: Cells) -> str:
-    """How far looks are apart, and how often log-loss leaves no room to be later."""
-    lengths = sorted({paper.PLANS[name].steps for name in paper.sets_of(cells)})
-    factors = [f"{(steps / FIRST_LOOK) ** (1 / (LOOKS - 1)):.2f}" for steps in lengths]
-    runs = runs_of(cells)
-    arrived = [(name, arrival(cells, name, BASELINE, seed, 0.0)) for name, seed in runs]
-    at_the_end = sum(row is not None and int(row["step"]) == paper.PLANS[name].steps for name, row in arrived)
-    return (
-        f"Looks are a constant factor apart ({' or '.join(factors)}, by the number of steps), so the same look means "
-        f"within that factor; log-loss comes to its own final value, to stay, only at the last look in {at_the_end} of "
-        f"{len(runs)} runs, where no method can be later."
-    )
-
-
-def section() -> str:
-    """The section of the page, from the cells alone."""
-    cells = page.committed(NAME)
-    return "\n\n".join(
-        [
-            "## Convergence",
-            "The paper calls the convergence of its losses indistinguishable from that of vanilla SGD. Each method at "
-            "the rate and decay that validation rows chose for it from the same six settings; the rate falls to 0 "
-            "along a half cosine, and the optimiser is AdamW for all, where the paper's claim is about SGD.",
-            table(cells).markdown(),
-            arrivals_table(cells).markdown(),
-            f"{conclusion(cells)} {paper.grid_ends(cells.find(step=FIRST_LOOK), paper.plan_of)}",
-            page.picture(NAME, "Held-out average precision against steps and against seconds"),
-            page.made_by(NAME, cells),
-        ]
-    )
-
-
 def draw(cells: Cells) -> None:
     """Each set a column; against steps above, against seconds below; the mean over seeds."""
     from matplotlib.figure import Figure
@@ -307,7 +261,6 @@ def report(cells: Cells) -> None:
     """Table to the terminal, picture to the results."""
     for one in (table(cells), arrivals_table(cells)):
         one.show()
-    print(f"\n{conclusion(cells)}")
     draw(cells)
 
 

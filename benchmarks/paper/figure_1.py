@@ -128,29 +128,6 @@ def gains(cells: Cells) -> tuple[Spread, Spread]:
     return page.differences(ours, cells.find(method="log-loss"), "precision_at_recall"), share
 
 
-def conclusion(cells: Cells) -> str:
-    """The difference, and how near the ceiling ours is."""
-    gain, share = gains(cells)
-    return (
-        f"The line trained for the aim minus that of log-loss: {page.signed(gain, 3)} (standard error over seeds) of "
-        f"precision at recall {TARGET:g}. It reaches {100 * share.mean:.1f} % of the best line there is."
-    )
-
-
-def section() -> str:
-    """The section of the page, from the cells alone."""
-    cells = page.committed(NAME)
-    return "\n\n".join(
-        [
-            "## Figure 1",
-            "![Points of two classes, the line of log-loss and the line of precision at recall 0.95](figure_1.png)",
-            table(cells).markdown(),
-            conclusion(cells),
-            page.made_by(NAME, cells),
-        ]
-    )
-
-
 def draw(cells: Cells, seed: int = SEEDS[0]) -> None:
     """The held-out points of one seed, and the lines of both losses at their thresholds."""
     from matplotlib.figure import Figure
@@ -186,7 +163,6 @@ def draw_line(axes, row: dict[str, str], threshold: str, **style) -> None:
 def report(cells: Cells) -> None:
     """Table to the terminal, picture to the docs."""
     table(cells).show()
-    print(f"\n{conclusion(cells)}")
     draw(cells)
 
 

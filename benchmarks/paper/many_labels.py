@@ -25,7 +25,6 @@ from scipy import sparse
 from torch import Tensor
 
 import aimfor
-from benchmarks.cost import engine_report
 from benchmarks.paper import side_by_side as paper
 from benchmarks.shared import data, page, sets
 from benchmarks.shared.baselines import scaled
@@ -234,62 +233,6 @@ def gain_table(cells: Cells) -> page.Table:
     return page.Table(f"Minus {BASELINE}, ± standard error over splits", header, rows)
 
 
-def conclusion(cells: Cells) -> str:
-    """Our further steps minus the better of the start and further log-loss, by set and in the mean over sets."""
-    told = [where_log_loss_fell(cells)]
-    for method in list(METHODS)[1:]:
-        for measure, labels in (("ap", "all labels"), ("ap_rare", "rare labels")):
-            found = {name: over_better(cells, name, method, measure) for name in sets_of(cells)}
-            by_set = ", ".join(f"{name} {one.mean:+.4f}" for name, one in found.items())
-            mean = spread(one.mean for one in found.values()).mean
-            told.append(
-                f"`{method}`, {labels}: {mean:+.4f} in the mean over sets ({by_set}); "
-                f"{page.tally(list(found.values()))}."
-            )
-    return " ".join(told)
-
-
-def where_log_loss_fell(cells: Cells) -> str:
-    """The sets where further log-loss is below its own start, and what its grid has to do with it."""
-    moved = {name: gain(cells, name, BASELINE, "ap", over=START) for name in sets_of(cells)}
-    fell = ", ".join(f"{name} ({page.signed(one)})" for name, one in moved.items() if one.mean < 0) or "no set"
-    starts, further = ([row for row in cells.find(method=one) if row["set"] in moved] for one in (START, BASELINE))
-    lacking = sum(float(row["decay"]) not in {setting.decay for setting in NEXT_GRID} for row in starts)
-    lowest = sum(float(row["rate"]) == min(setting.rate for setting in NEXT_GRID) for row in further)
-    return (
-        f"Further log-loss falls below its own start on {fell}; of {len(starts)} splits the grid of further steps "
-        f"lacks the start's decay in {lacking}, and further log-loss takes the lowest rate of that grid in {lowest}. "
-        "So further steps of AUCPR are held to the better of the start and further log-loss on the held-out rows of "
-        "each set, a choice in favour of log-loss:"
-    )
-
-
-def grid_of(row: dict[str, str]) -> list[Setting]:
-    """The grid that a cell's setting was chosen from."""
-    return FIRST_GRID if row["method"] == START else NEXT_GRID
-
-
-def section() -> str:
-    """The section of the page, from the cells alone."""
-    cells = page.committed(NAME)
-    return "\n\n".join(
-        [
-            "## Many labels",
-            "The paper's protocol for JFT: from log-loss weights, as many further steps of log-loss and of AUCPR. "
-            "There, with 20,000 labels, the first ends at an AUCPR of 42 % and the second at 48 %; here are linear "
-            f"models, {STEPS:,} steps and {STEPS:,} further ones; rate and decay are chosen on validation rows from "
-            "six settings for every method, mean average precision over labels deciding.",
-            table(cells).markdown(),
-            gain_table(cells).markdown(),
-            f"{conclusion(cells)} {paper.grid_ends(cells.rows, grid_of)}",
-            page.picture(NAME, "Gain of further AUCPR steps over further log-loss steps by frequency of the label"),
-            page.made_by(NAME, cells, over="split"),
-            f"What {engine_report.LABELS:,} labels cost, on rows made for it ([engine.csv]"
-            f"(../benchmarks/results/engine.csv)): {engine_report.many_labels_cost()}",
-        ]
-    )
-
-
 def draw(cells: Cells) -> None:
     """Each label's gain against its positives, a panel for each set, with means of equal groups of labels."""
     from matplotlib.figure import Figure
@@ -322,7 +265,6 @@ def report(cells: Cells) -> None:
     """Tables to the terminal, picture to the results."""
     for one in (table(cells), gain_table(cells)):
         one.show()
-    print(f"\n{conclusion(cells)}")
     draw(cells)
 
 

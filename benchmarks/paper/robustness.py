@@ -163,24 +163,6 @@ def report(cells: Cells, unscaled: Cells) -> None:
     page.draw_differences(NAME, "What moves the result on the test images, over seeds", panels)
 
 
-def section() -> str:
-    """The section of the page, from the cells alone."""
-    cells = page.committed(NAME)
-    made = table(cells, page.committed(UNSCALED))
-    return "\n\n".join(
-        [
-            "## How much the loss's own settings matter",
-            "The one-vs-rest head of CIFAR-10 while the loss's own rates move and its scores are multiplied. For a "
-            "linear head under AdamW a factor on the scores is, exactly, the same factor on the rate and its "
-            "inverse on the decay; so with rate and decay left alone any loss moves, log-loss too, which stands "
-            "beside it.",
-            made.markdown(),
-            page.picture(NAME, "How far rates and scales move average precision and recall at precision 0.9"),
-            page.made_by(NAME, cells),
-        ]
-    )
-
-
 def again(cells: Cells, features: Features | None) -> list[Reproduced]:
     """The search at one scale, at the smallest number of steps."""
     if features is not None:

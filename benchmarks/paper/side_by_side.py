@@ -265,18 +265,6 @@ def arguments_of(description: str | None) -> argparse.Namespace:
     return arguments
 
 
-def grid_ends(rows: Sequence[dict[str, str]], grid_of: Callable[[dict[str, str]], Sequence[Setting]]) -> str:
-    """How many chosen rates lie at an end of their grid, where a wider grid might do better."""
-    rates = [(float(row["rate"]), [setting.rate for setting in grid_of(row)]) for row in rows]
-    high, low = sum(rate == max(grid) for rate, grid in rates), sum(rate == min(grid) for rate, grid in rates)
-    return f"Of {len(rows)} chosen rates {high} are the highest of their grid and {low} the lowest."
-
-
-def plan_of(row: dict[str, str]) -> Sequence[Setting]:
-    """The grid that the set of a cell is trained with."""
-    return PLANS[row["set"]].grid
-
-
 def command(
     description: str | None,
     name: str,

@@ -28,9 +28,9 @@ import numpy as np
 import torch
 
 from aimfor import metrics
-from benchmarks.rivals import snippets
+from benchmarks.rivals import sections, snippets
 from benchmarks.rivals.methods import BATCH_SIZE, METHODS, STEPS, VARIANTS, Method, Task, installed, prepared
-from benchmarks.rivals.report import CSV, draw, report, written
+from benchmarks.rivals.report import CSV, draw
 from benchmarks.shared import sets
 from benchmarks.shared.baselines import Candidate
 from benchmarks.shared.cells import RESULTS, Cells
@@ -169,11 +169,6 @@ def ratio_again(committed: Cells, row: dict[str, str]) -> Reproduced:
     return Reproduced(name, float(np.log(was)), float(np.log(float(row["time_ratio"]))), float(np.log(FACTOR)))
 
 
-def section() -> str:
-    """The Markdown of this table in the page of results, from the CSV alone."""
-    return written(Cells(CSV))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [*SMALL, *LARGE]
@@ -196,7 +191,7 @@ def main() -> None:
         run_costs(cells, available(tuple(snippets.SNIPPETS), snippets.PACKAGES))
         if not arguments.costs:
             run_all(cells, arguments)
-    report(cells)
+    print(sections.section(), sections.budget_section(), sections.cost_section(), sep="\n\n")
     draw(cells)
 
 

@@ -1,12 +1,13 @@
-"""What the scripts share to tell of their cells: tables for the terminal and for docs/results.md, and quick forms.
+"""What the scripts share: tables and pictures, for the terminal and for docs/results.md, and quick forms.
 
-Every script has a function `section`, which gives its part of the page from its CSV alone; results_page.py puts them
-together. Words around numbers must stay true when the numbers change.
+The sections of docs/results.md are in `sections.py` of each folder, and results_page.py joins them. Words around
+numbers must stay true when the numbers change.
 """
 
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,8 +42,9 @@ def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+@lru_cache
 def committed(name: str) -> Cells:
-    """The finished cells of a script."""
+    """The finished cells of a script, read once."""
     return Cells(RESULTS / f"{name}.csv")
 
 
@@ -79,24 +81,35 @@ def signed(value: Spread, digits: int = 4) -> str:
     return f"{value.mean:+.{digits}f} ± {value.error:.{digits}f}"
 
 
-def tally(found: Sequence[Spread]) -> str:
-    """How many differences are clear of 0, above and below."""
+def gained(value: float, digits: int = 3) -> str:
+    """A difference with its sign; none where it rounds to 0."""
+    text = f"{value:+.{digits}f}"
+    return text if float(text) else text[1:]
+
+
+def tally(found: Sequence[Spread], what: str) -> str:
+    """How many differences are clear of 0, above and below, as a sentence."""
     signs = [one.sign for one in found]
     return (
-        f"{signs.count(1)} of {len(found)} differences lie above 0 (Student's t, level 0.05), {signs.count(-1)} below, "
-        f"{signs.count(0)} are within their noise"
+        f"Of {len(found)} {what}, {signs.count(1)} are clearly better, {signs.count(-1)} clearly worse and "
+        f"{signs.count(0)} within noise (Student's t, level 0.05)."
     )
 
 
-def made_by(name: str, cells: Cells, over: str | None = "seed") -> str:
-    """Command, machine, versions, seeds, and where the cells lie, from the cells themselves."""
-    first = cells.rows[0]
-    versions = ", ".join(f"{package} {first[package]}" for package in ("python", "torch", "aimfor"))
-    seeds = "" if over is None else f"; {over}s {', '.join(sorted({row[over] for row in cells.rows}, key=float))}"
-    return (
-        f"Made by `python -m {SCRIPTS[name]}` on {first['machine']} ({versions}), one thread{seeds}. "
-        f"Cells: [{name}.csv](../benchmarks/results/{name}.csv)."
-    )
+def source(name: str, *further: str) -> str:
+    """How to reproduce a section, and where its numbers are."""
+    files = " and ".join(f"[{one}.csv](../benchmarks/results/{one}.csv)" for one in (name, *further))
+    return f"Command: `python -m {SCRIPTS[name]}`. Numbers: {files}."
+
+
+def fold(title: str, *parts: str) -> str:
+    """Parts of the page that open with a click."""
+    return "\n\n".join([f"<details>\n<summary>{title}</summary>", *parts, "</details>"])
+
+
+def code(names: Iterable[str]) -> list[str]:
+    """Names as inline code."""
+    return [f"`{name}`" for name in names]
 
 
 def draw_differences(name: str, title: str, panels: dict[str, dict[str, dict[str, Spread]]]) -> None:

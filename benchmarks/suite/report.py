@@ -59,60 +59,6 @@ def report(cells: Cells, aims: Sequence[str]) -> None:
                 _tables(f"{model}, {kind}", rows, aims)
 
 
-def overall(cells: Cells, aims: Sequence[str], model: str, single: bool) -> page.Table:
-    """One line for each aim: what is gained over log-loss, its balanced form and either of them, and how often
-    constraints hold."""
-    rows = [row for row in cells.rows if row["model"] == model and (row["labels"] == "1") == single]
-    others = [other for other in OTHERS if any(row["method"] == other for row in rows)]
-    lines = []
-    for aim in aims:
-        line = [f"`{aim}`"]
-        for other in others:
-            pairs = paired(_values(rows, aim, OURS), _values(rows, aim, other))
-            if not pairs:
-                break
-            total, within = spread(pair.difference.mean for pair in pairs.values()), error_of_these_sets(pairs)
-            winners = [pair.winner for pair in pairs.values()]
-            line += ([str(len(pairs))] if len(line) == 1 else []) + [
-                f"{page.signed(total)}; {np.median([pair.difference.mean for pair in pairs.values()]):+.4f}",
-                f"{total.mean / total.error:+.1f}, {total.mean / within:+.1f}",
-                ", ".join(str(winners.count(winner)) for winner in (OURS, "-", "other")),
-                str(sum(pair.p_holm < LEVEL for pair in pairs.values())),
-            ]
-        else:
-            lines.append([*line, ", ".join(_share_held(rows, aim, method) for method in (*others, OURS))])
-    header = ["aim", "sets"]
-    for other in others:
-        header += [
-            f"aimfor - {other}; median",
-            "in standard errors: over sets, of these sets",
-            "won, even, lost",
-            "lost (Holm)",
-        ]
-    kind = "one label" if single else "several labels, macro"
-    held = f"constraint holds on test: {', '.join((*others, OURS))}"
-    title = f"{model.capitalize()} model, {kind}, {_splits(rows)} a set"
-    return page.Table(title, [*header, held], lines)
-
-
-def about_errors(cells: Cells, aims: Sequence[str]) -> str:
-    """What lies between the two standard errors of the linear table: few sets gain much, and others little.
-
-    The signed-rank test over sets goes by the order of gains and losses, not by how much the largest gain.
-    """
-    means = [np.array([pair.difference.mean for pair in pairs.values()]) for pairs in gains(cells, aims).values()]
-    tests = [stats.wilcoxon(values).pvalue for values in means]
-    harmless = [spread(np.maximum(values, 0)) for values in means]
-    return (
-        "Sets are unequal: linear models gain much on a few, which the error over sets counts as noise. Were every set "
-        "with a mean difference to log-loss below 0 at 0 instead, the mean over sets would be "
-        f"{', '.join(f'{one.mean / one.error:.2f}' for one in harmless)} of its then smaller error over sets, in the "
-        "order of the table. Wilcoxon's signed-rank test over sets, which goes by the order of gains and losses, has "
-        f"p = {', '.join(f'{p:.3f}' for p in tests)}, two-sided; after Holm's correction over the aims "
-        f"{sum(p < LEVEL for p in holm(tests))} of {len(tests)} stay below {LEVEL:g}."
-    )
-
-
 def draw(name: str, cells: Cells, aims: Sequence[str]) -> None:
     """Every set of one label, ours minus log-loss, and the mean over sets."""
     panels = {}
@@ -125,27 +71,12 @@ def draw(name: str, cells: Cells, aims: Sequence[str]) -> None:
     page.draw_differences(name, "aimfor.Classifier minus tuned log-loss of the same model, test rows", panels)
 
 
-def _splits(rows: list[dict[str, str]]) -> str:
-    """How many splits of a set have been finished with ours."""
-    splits: dict[str, set[str]] = {}
-    for row in rows:
-        if row["method"] == OURS:
-            splits.setdefault(row["set"], set()).add(row["split"])
-    fewest, most = min(map(len, splits.values())), max(map(len, splits.values()))
-    return f"{most} splits" if fewest == most else f"{fewest} to {most} splits"
-
-
 def gains(
     cells: Cells, aims: Sequence[str], model: str = "linear", other: str = OTHERS[0]
 ) -> dict[str, dict[str, Paired]]:
     """Per aim and set of one label, ours against log-loss."""
     rows = [row for row in cells.rows if row["model"] == model and _is_single(row)]
     return {aim: paired(_values(rows, aim, OURS), _values(rows, aim, other)) for aim in aims}
-
-
-def _share_held(rows: list[dict[str, str]], aim: str, method: str) -> str:
-    holds = [row["holds"] for row in _cells(rows, aim, method) if row["holds"]]
-    return f"{holds.count('True') / len(holds):.0%}" if holds else "-"
 
 
 def _tables(title: str, rows: list[dict[str, str]], aims: Sequence[str]) -> None:

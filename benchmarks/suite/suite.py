@@ -36,7 +36,7 @@ from benchmarks.shared.cells import Cells
 from benchmarks.shared.data import data_folder
 from benchmarks.shared.reproduced import Reproduced, compare
 from benchmarks.shared.sets import Features, Rows
-from benchmarks.suite.report import EITHER, OURS, about_errors, draw, gains, overall, report
+from benchmarks.suite.report import EITHER, OURS, draw, report
 
 NAME = "suite"
 MODELS = ("linear", "mlp")
@@ -217,54 +217,6 @@ def log_losses(
         grids[balanced] = logistic_regressions(X, Y, X_validation, X_test, balanced=balanced)
         seconds[balanced] = time.perf_counter() - start
     return grids, seconds
-
-
-def section() -> str:
-    """The section of the page, from the cells alone."""
-    cells = page.committed(NAME)
-    kinds = [(model, single) for model in MODELS for single in (True, False)]
-    made = {(row["model"], row["labels"] == "1") for row in cells.rows if row["method"] == OURS}
-    tables = [overall(cells, list(AIMS), *kind) for kind in kinds if kind in made]
-    missing = [
-        f"{model} with {'one label' if single else 'several'}" for model, single in kinds if (model, single) not in made
-    ]
-    return "\n\n".join(
-        [
-            "## The estimator on the public suite",
-            "`aimfor.Classifier` at its defaults beside log-loss of the same model, converged and tuned: logistic "
-            "regression with C from seven values, for the network 18 settings of rate, decay and steps; each aim "
-            "chooses its own setting, by its own metric on the validation rows, and all methods take their "
-            "threshold there. *Either* has the settings of plain and balanced log-loss and chooses by the estimator's "
-            "own rule, metric and area with its noise rule. Exact metric on test rows, mean over sets. The first "
-            "standard error is over sets, that of another collection of sets; the second of just these sets, from "
-            "their splits, made larger because these share rows (Nadeau and Bengio). *Won*, *even* and *lost* go by "
-            "the plain standard error over splits of each set, as the numbers of single sets do. *Lost (Holm)* counts "
-            "sets with a loss that is significant after Holm's correction.",
-            *(table.markdown() for table in tables),
-            about_errors(cells, list(AIMS)),
-            page.picture(NAME, "For each aim and set, what the estimator gains over log-loss, linear and networks"),
-            *worst_and_best(cells),
-            "A threshold that just meets a constraint on the validation rows meets it on other rows about every second "
-            "time, for ours mostly less often than for log-loss, as the same rows chose among more candidates: nobody "
-            "here asks for a confidence.",
-            "What these splits are a test of: the estimator's defaults were set while looking at other splits of 17 of "
-            "these sets, test parts included; and by what candidates are compared, and how networks are trained, was "
-            "changed once more after first rows of these very splits had shown networks behind log-loss. "
-            "benchmarks/README.md tells what was looked at when.",
-            *([f"Not run: {', '.join(missing)}."] if missing else []),
-            page.made_by(NAME, cells, over="split"),
-        ]
-    )
-
-
-def worst_and_best(cells: Cells) -> list[str]:
-    """Per aim the sets with the largest gain and the largest loss, one line each."""
-    lines = []
-    for aim, pairs in gains(cells, list(AIMS)).items():
-        order = sorted(pairs, key=lambda name: pairs[name].difference.mean)
-        shown = [f"{name} {page.signed(pairs[name].difference, 3)}" for name in (order[-1], order[0])]
-        lines.append(f"- `{aim}`: most gained on {shown[0]}, least on {shown[1]}.")
-    return ["Linear, against log-loss, by set:", "\n".join(lines)]
 
 
 def again(cells: Cells, folder: Path) -> list[Reproduced]:

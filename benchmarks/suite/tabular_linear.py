@@ -155,23 +155,6 @@ def report(cells: Cells) -> None:
     page.draw_differences(NAME, "The bare loss minus converged logistic regression, linear, held-out rows", panels)
 
 
-def section() -> str:
-    """The section of the page, from the cells alone."""
-    cells = page.committed(NAME)
-    found = [one for aim in AIMS for one in gains(cells, aim).values()]
-    return "\n\n".join(
-        [
-            "## One recipe beside converged logistic regression",
-            "The bare loss with its defaults on four tabular sets, linear: no candidates, no choice between recipes, "
-            "rate and decay from six settings. C of logistic regression, trained to convergence, from seven values.",
-            f"Of all aims and sets, {page.tally(found)}.",
-            table(cells).markdown(),
-            page.picture(NAME, "Differences on held-out rows, for each aim and set"),
-            page.made_by(NAME, cells),
-        ]
-    )
-
-
 def again(cells: Cells, folder: Path) -> list[Reproduced]:
     """One split of the first set."""
     rows = data.load_table(SETS[0], folder)
