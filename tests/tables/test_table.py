@@ -83,11 +83,12 @@ def test_shards_of_parquet_may_differ_in_width_and_dictionary(tmp_path):
         (["2024-01-01", "2024-01-02 10:30"], pa.timestamp("ns")),
         (["2024-01-01", "2024-01-02"], pa.date32()),
         (["2024-01-01T10:30:00Z"], pa.timestamp("ns", "UTC")),
-        (["99999999999999999999", "1"], pa.float64()),
+        (["99999999999999999999", "1"], pa.decimal128(38, 0)),
+        (["99999999999999999999", "1.5"], pa.float64()),
     ],
 )
 def test_types_of_csv_are_those_of_all_rows(values, kind, tmp_path, monkeypatch):
-    monkeypatch.setattr("aimfor.tables._formats.BLOCK", 64)  # so that the rows come in several blocks
+    monkeypatch.setattr("aimfor.tables._delimited.BLOCK", 64)  # so that the rows come in several blocks
     lines = [f'"{value}",{index}' for index, value in enumerate(value for value in values for _ in range(20))]
     (tmp_path / "r.csv").write_text("\n".join(["x,n", *lines]))
     table = opened(tmp_path / "r.csv")
@@ -149,20 +150,17 @@ ZIPPED = gzip.compress(b"a,b\n" + b"".join(b"%d,%d\n" % (index, index) for index
 @pytest.mark.parametrize(
     ("name", "contents", "message"),
     [
-        ("r.csv", b"", "cannot be read as CSV: Empty CSV file"),
-        ("r.csv", b"a,b\n", "must have at least one row, got none"),
-        ("r.csv", b"a,b\n1,2\n3\n", "cannot be read as CSV: CSV parse error: Row #3: Expected 2 columns, got 1: 3"),
-        ("r.csv", b"a,b\n1,2,3\n", "Expected 2 columns, got 3"),
-        ("r.csv", "a,b\n1,é\n".encode("latin1"), "must be UTF-8, got other bytes"),
-        ("r.csv", "é,b\n1,2\n".encode("latin1"), "must be UTF-8, got other bytes"),
-        ("r.csv", "a,b\n1,2\n".encode("utf16"), "r.csv "),
-        ("r.csv", PARQUET, "r.csv "),
-        ("r.csv", b"a,a\n1,2\n", "must name every column differently, got 'a' 2 times"),
-        ("r.csv", b"a,\n1,2\n", "must name every column, got '' for column 2"),
+        ("r.csv", b"", "is empty"),
+        ("r.csv", b"a,b\n", "no rows"),
+        ("r.csv", b"a,b\n1,2\n3\n", "line 3: expected 2 columns, got 1: 3"),
+        ("r.csv", b"a,b\n1,2,3\n", "line 2: expected 2 columns, got 3"),
+        ("r.csv", PARQUET, "holds bytes of zero, so it is no text"),
+        ("r.csv", b"a,a\n1,2\n", "has 2 columns named 'a': rename all but one"),
+        ("r.csv", b"a,\n1,2\n", "column 2 has no name"),
         ("r.csv", b"a,b\n1," + b"x" * 2**23 + b"\n", "cannot be read as CSV: "),
-        ("r.csv.gz", ZIPPED[:-100], "cannot be read as CSV: Truncated compressed stream"),
-        ("r.csv.gz", b"a,b\n1,2\n", "cannot be read as CSV: zlib"),
-        ("r.tsv", b"a\tb\n1\n", "cannot be read as TSV"),
+        ("r.csv.gz", ZIPPED[:-100], "cannot be read as CSV: Compressed file ended"),
+        ("r.csv.gz", b"a,b\n1,2\n", "cannot be read as CSV: Not a gzipped file"),
+        ("r.tsv", b"a\tb\n1\n", "line 2: expected 2 columns, got 1"),
         ("r.parquet", b"", "cannot be read as Parquet: Parquet file size is 0 bytes"),
         ("r.parquet", PARQUET[:-50], "cannot be read as Parquet"),
         ("r.parquet", b"a,b\n1,2\n" * 9, "cannot be read as Parquet"),
@@ -175,9 +173,9 @@ ZIPPED = gzip.compress(b"a,b\n" + b"".join(b"%d,%d\n" % (index, index) for index
         ("r.svm", b"1 1:nan\n", "must have finite float32 features, got nan"),
         ("r.svm", b"1 2000000000:1\n", "must have at most 10,000,000 features, got 2,000,000,001"),
         ("r.svm.gz", gzip.compress(b"1 1:1\n" * 999, mtime=0)[:-9], "cannot be read as SVMlight"),
-        ("r.xlsx", b"x", "must end in one of .csv"),
-        ("r.parquet.gz", b"x", "must end in one of .csv"),
-        ("r", b"x", "must end in one of .csv"),
+        ("r.xlsx", b"x", "names must end in .csv"),
+        ("r.parquet.gz", b"x", "names must end in .csv"),
+        ("r", b"x", "names must end in .csv"),
     ],
 )
 def test_bad_files(name, contents, message, tmp_path):
@@ -235,27 +233,31 @@ def test_bad_paths_and_shards(tmp_path):
         with pytest.raises(DataError, match=message):
             open_table(paths)
 
-    refused(message="paths must name at least one file, got none")
-    refused(tmp_path / "absent.csv", message=r"absent.csv must be a file or a folder, got nothing of that name")
-    refused(tmp_path, message="must hold files, got an empty folder")
+    refused(message="no data: name at least one file or folder")
+    refused(tmp_path / "absent.csv", message="absent.csv: no such file or folder")
+    refused(tmp_path, message="is an empty folder")
     (tmp_path / "a.csv").write_text("x,y\n1,2\n")
     (tmp_path / "b.csv").write_text("x,z\n1,2\n")
-    refused(tmp_path, message=r"b.csv must have the columns of a.csv, got none named 'y'")
+    refused(tmp_path, message=r"b.csv lacks column 'y', which a.csv has")
     (tmp_path / "b.csv").write_text("x,y,z\n1,2,3\n")
-    refused(tmp_path, message=r"b.csv must have the columns of a.csv, got 'z' as well")
+    refused(tmp_path, message=r"b.csv has column 'z', which a.csv lacks")
     write(pa.table({"x": [1]}), tmp_path / "b.parquet")
-    refused(tmp_path / "a.csv", tmp_path / "b.parquet", message=r"b.parquet must be CSV like a.csv, got Parquet")
+    refused(tmp_path / "a.csv", tmp_path / "b.parquet", message=r"b.parquet is Parquet and a.csv is CSV: give one kind")
     write(pa.table({"x": ["a"]}), tmp_path / "c.parquet")
-    refused(tmp_path / "b.parquet", tmp_path / "c.parquet", message=r"c.parquet must have the types .* int64 .* string")
+    refused(
+        tmp_path / "b.parquet",
+        tmp_path / "c.parquet",
+        message=r"c.parquet has string in column 'x', but the files before it have int64",
+    )
     (tmp_path / "folder").mkdir()
-    refused(tmp_path, message="must hold files only, got the folder folder")
+    refused(tmp_path, message="holds the folder folder: only files can be read")
 
 
 def test_a_file_that_grows_between_two_readings_is_noticed(tmp_path):
     table = opened(write(rows_of(20), tmp_path / "r.csv"))
     for count in (19, 21):
         write(rows_of(count), tmp_path / "r.csv")
-        with pytest.raises(DataError, match=rf"r.csv must have 20 rows each time they are read, got {count}"):
+        with pytest.raises(DataError, match=rf"r.csv changed while being read: there were 20 rows, then {count}"):
             list(table.batches())
 
 
@@ -273,6 +275,7 @@ def files_to_damage(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+@pytest.mark.filterwarnings("ignore:.* is not UTF-8 and was read as")
 @pytest.mark.parametrize("cases", [15, pytest.param(1500, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
 def test_damaged_files_give_one_sentence(cases, tmp_path):
     random = np.random.default_rng(0)

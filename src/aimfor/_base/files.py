@@ -4,13 +4,41 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from aimfor._base.errors import ModelFileError
 
 # What is larger is refused unread.
 MOST_BYTES = 8 * 2**30
+# Not on Windows, where making a link takes a right that few users have.
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+BINARY = getattr(os, "O_BINARY", 0)
+
+
+def create(path: str | os.PathLike[str]) -> IO[bytes]:
+    """Open a new file to write to; where anything has its name already, even a link, that is an error."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK | BINARY, 0o666), "wb")
+
+
+@contextmanager
+def replaced_when_whole(path: Path) -> Iterator[IO[bytes]]:
+    """Inside, write to a file under a name that nobody can guess; at the end it takes the place of `path`.
+
+    A link of the name `path` is replaced, and what it points to stays as it is.
+    """
+    part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}")
+    try:
+        with create(part) as file:
+            yield file
+        os.replace(part, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            part.unlink()
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
@@ -32,7 +60,7 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
     part = path.with_name(f".{path.name}.part")
     try:
         part.unlink(missing_ok=True)  # a process that was stopped may have left it
-        with open(part, "xb") as file:
+        with create(part) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -57,19 +85,18 @@ def read_bytes(path: Path, most: int) -> bytes:
     """
     most = min(most, MOST_BYTES)
     try:
-        status = os.lstat(path)
-        if not stat.S_ISREG(status.st_mode):
-            raise ModelFileError(f"{path} must be a file, got a link, a folder or a device")
-        if status.st_size <= most:
-            with open(path, "rb") as file:
-                data = file.read(most + 1)
-            if len(data) <= most:
-                return data
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise ModelFileError(f"{path} is a link, a folder or a device, not a file")
+        with os.fdopen(os.open(path, os.O_RDONLY | NO_LINK | BINARY), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            data = file.read(most + 1) if size <= most else b""
+        if size <= most and len(data) <= most:
+            return data
     except FileNotFoundError:
-        raise ModelFileError(f"{path} must be there, got no such file") from None
+        raise ModelFileError(f"{path}: no such file") from None
     except OSError as error:
-        raise ModelFileError(f"{path} must be readable, got: {error.strerror}") from error
-    raise ModelFileError(f"{path} must have at most {most:,} bytes, got {status.st_size:,}")
+        raise ModelFileError(f"{path} cannot be read: {error.strerror}") from error
+    raise ModelFileError(f"{path} has {size:,} bytes, more than the {most:,} that such a file may have")
 
 
 def sync_folder(folder: Path) -> None:
@@ -84,4 +111,4 @@ def sync_folder(folder: Path) -> None:
 
 def not_written(path: Path, error: OSError) -> ModelFileError:
     """The error of a path that cannot be written."""
-    return ModelFileError(f"{path} must be writable, got: {error.strerror}")
+    return ModelFileError(f"{path} cannot be written: {error.strerror}")

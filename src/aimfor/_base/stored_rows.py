@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aimfor._base.files import create
+
 
 class StoredRows:
     """Rows `[n, D]` of float32 in a file, one after the other; `rows[index]` is an array in memory.
@@ -86,7 +88,8 @@ class RowWriter:
         self.path, self.num_features = Path(path), num_features
 
     def __enter__(self) -> RowWriter:
-        self._file = self.path.open("wb")
+        self.path.unlink(missing_ok=True)
+        self._file = create(self.path)  # follows no link
         return self
 
     def append(self, rows: NDArray[np.float32]) -> None:
@@ -101,10 +104,10 @@ class RowWriter:
             with self._named():
                 self._file.close()  # writes what is left, for which there may be no room
         except OSError:
-            self.path.unlink()
+            self.path.unlink(missing_ok=True)
             raise
         if error is not None:
-            self.path.unlink()
+            self.path.unlink(missing_ok=True)
 
     @contextmanager
     def _named(self) -> Iterator[None]:

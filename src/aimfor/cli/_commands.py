@@ -207,8 +207,8 @@ def fit(
     the candidates, and kept unless another is better by more than chance. Ctrl-C stops with the best model so far.
     """
     if job is None and resume:
-        from aimfor.cli._fit import WORK
         from aimfor.cli._job import Job
+        from aimfor.cli._work_folder import WORK
 
         job = Job.read(out / WORK)
     fit_and_tell(_given(job), out, resume, as_json)

@@ -39,7 +39,7 @@ COLOURS = {"log-loss": "#4a4a4a", "aimfor": "#0a8f4f", "positive": "#d1495b", "n
 TrainingLoss = Callable[..., Tensor]
 
 
-class Rows(NamedTuple):
+class DemoRows(NamedTuple):
     """A data set: features `[n, d]` and labels `[n]`, 0 or 1."""
 
     features: NDArray[np.float32]
@@ -110,7 +110,7 @@ def run(folder: Path, seed: int = 0) -> Path:
     return picture
 
 
-def figure_1(num_rows: int, seed: int) -> Rows:
+def figure_1(num_rows: int, seed: int) -> DemoRows:
     """The paper's Figure 1 made real: points in the plane whose most accurate line is a poor one at recall 0.95.
 
     Most positives lie above, and a small cloud of them (9 %) far below. Most negatives lie to the left, fewer to the
@@ -144,10 +144,10 @@ def figure_1(num_rows: int, seed: int) -> Rows:
     parts = [rng.normal(centre, spread, (size, 2)) for size, (_, centre, spread, _) in zip(sizes, clouds, strict=True)]
     labels = np.repeat([label for *_, label in clouds], sizes)
     order = rng.permutation(num_rows)
-    return Rows(np.concatenate(parts)[order].astype(np.float32), labels[order])
+    return DemoRows(np.concatenate(parts)[order].astype(np.float32), labels[order])
 
 
-def best_precision(rows: Rows, num_directions: int = 2000) -> float:
+def best_precision(rows: DemoRows, num_directions: int = 2000) -> float:
     """The highest precision at recall 0.95 of any line, by trying directions all around."""
     angles = np.linspace(0, 2 * np.pi, num_directions, endpoint=False)
     directions = np.stack([np.cos(angles), np.sin(angles)])
@@ -205,7 +205,9 @@ def train(
     return model
 
 
-def fit_line(loss: TrainingLoss, training: Rows, held_out: Rows, seed: int, advance: Callable[[], object]) -> Line:
+def fit_line(
+    loss: TrainingLoss, training: DemoRows, held_out: DemoRows, seed: int, advance: Callable[[], object]
+) -> Line:
     """Train a line, choose its thresholds on the training rows, and measure it on the held-out ones."""
     labels = torch.from_numpy(training.labels).unsqueeze(1)
     model = train(
@@ -342,7 +344,7 @@ def _held_out_values(rankings: list[Ranking]) -> NDArray[np.float64]:
     )
 
 
-def _draw(path: Path, held_out: Rows, lines: dict[str, Line], rankings: dict[str, list[Ranking]]) -> None:
+def _draw(path: Path, held_out: DemoRows, lines: dict[str, Line], rankings: dict[str, list[Ranking]]) -> None:
     # The figure without pyplot draws with Agg, needs no screen and leaves no state behind.
     from matplotlib.figure import Figure
 
@@ -355,7 +357,7 @@ def _draw(path: Path, held_out: Rows, lines: dict[str, Line], rankings: dict[str
     figure.savefig(path)
 
 
-def _draw_lines(axes: Axes, held_out: Rows, lines: dict[str, Line]) -> None:
+def _draw_lines(axes: Axes, held_out: DemoRows, lines: dict[str, Line]) -> None:
     for label, name, marker in ((0, "negative", "s"), (1, "positive", "^")):
         x, y = held_out.features[held_out.labels == label].T
         axes.scatter(x, y, s=14, marker=marker, color=COLOURS[name], alpha=0.6, linewidths=0, label=name)

@@ -6,7 +6,6 @@ import contextlib
 import copy
 import dataclasses
 import platform
-import shutil
 import time
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -20,17 +19,16 @@ from aimfor._base.errors import DataError
 from aimfor.aims import Aim
 from aimfor.aims import aim as read_aim
 from aimfor.cli._job import Job
-from aimfor.cli._run import LOCK, Run, alone_in
+from aimfor.cli._run import Run, alone_in
+from aimfor.cli._work_folder import WORK, empty, make_work_folder, remove_work_folder
 from aimfor.estimator import Classifier
 from aimfor.estimator import _holdout as parts
 from aimfor.model_folder import save_model
 from aimfor.operating_points import OperatingPoint, one_per_label, operating_point
 from aimfor.report import MAX_POINTS, UNSEEN, measure_label, story
-from aimfor.tables import Dataset, Part
+from aimfor.tables import Dataset, SplitPart
 from aimfor.training import Candidate, Contest, Observer, plain
 
-# Where a run keeps what it needs to go on; gone when it is done.
-WORK = ".work"
 # With many labels each curve gets fewer points, as a page has to hold them all.
 LEAST_POINTS = 50
 LIBRARIES = ("aimfor", "torch", "numpy", "scikit-learn", "pyarrow")
@@ -45,12 +43,12 @@ class Fitted:
     dataset: Dataset
 
     @property
-    def held_out(self) -> Part:
+    def held_out(self) -> SplitPart:
         """Rows that choose."""
         return self.dataset.validation if len(self.dataset.validation.labels) else self.dataset.train
 
     @property
-    def measuring(self) -> tuple[Part, str]:
+    def measuring(self) -> tuple[SplitPart, str]:
         """Rows that measure, and what to call them: those that nothing was chosen on, where there are any."""
         if len(self.dataset.test.labels):
             return self.dataset.test, UNSEEN
@@ -64,7 +62,7 @@ class Fitted:
         points = self.classifier.operating_point_
         return points if isinstance(points, tuple) else (points,)
 
-    def scores(self, part: Part, candidate: Candidate | None = None) -> np.ndarray:
+    def scores(self, part: SplitPart, candidate: Candidate | None = None) -> np.ndarray:
         """Raw scores `[n, L]` of the rows of a part, by the model or by another candidate."""
         model = self.classifier
         if candidate is not None:
@@ -86,26 +84,17 @@ def fit(job: Job, out: Path, *, command: str, resume: bool, shown: Observer) -> 
     Returns:
         The facts of the page, but for its history.
     """
-    classifier, work = job.classifier(), out / WORK
-    work.mkdir(parents=True, exist_ok=True)
+    classifier, work = job.classifier(), make_work_folder(out)
     run = Run(work, shown)
     with alone_in(work):
         if not resume:
-            _empty(work)
+            empty(work)
         try:
             return _fit(job, classifier, out, command, run)
         finally:
             # What can be taken up again stays: after a kill, a stop by hand, an error in the midst of training.
             if run.done or not run.begun_stages:
-                shutil.rmtree(work)
-                if not any(out.iterdir()):
-                    out.rmdir()
-
-
-def _empty(work: Path) -> None:
-    for path in work.iterdir():
-        if path.name != LOCK:
-            path.unlink()
+                remove_work_folder(work)
 
 
 def _fit(job: Job, classifier: Classifier, out: Path, command: str, run: Run) -> dict[str, Any]:
@@ -202,7 +191,7 @@ def aims_of(classifier: Classifier, num_labels: int) -> list[Aim]:
     return one_per_label(read_aim(classifier.aim), num_labels)
 
 
-def deciding_rows(classifier: Classifier, held_out: Part) -> np.ndarray:
+def deciding_rows(classifier: Classifier, held_out: SplitPart) -> np.ndarray:
     """The numbers of those held-out rows that choose the threshold; with a confidence the others choose the model."""
     labels, weights = columns_of_points(held_out), held_out.weights
     present = np.arange(len(labels)) if weights is None else np.flatnonzero(weights)
@@ -211,7 +200,7 @@ def deciding_rows(classifier: Classifier, held_out: Part) -> np.ndarray:
     return index
 
 
-def columns_of_points(part: Part) -> np.ndarray:
+def columns_of_points(part: SplitPart) -> np.ndarray:
     return part.labels.reshape(len(part.labels), -1)
 
 

@@ -11,10 +11,9 @@ from typing import Any
 from aimfor._base.errors import DataError, ModelFileError
 from aimfor._base.files import write_text
 from aimfor._base.json import read_json
+from aimfor.cli._work_folder import JOB
 from aimfor.estimator import Classifier
 from aimfor.tables import Dataset, open_table, prepare
-
-JOB = "job.json"
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -12,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from aimfor._base.errors import ModelFileError
+from aimfor._base.files import NO_LINK
 from aimfor.cli._checkpoint import Checkpoint
+from aimfor.cli._work_folder import LOCK
 from aimfor.training import Evaluation, Observer, SavedState, resuming
 
 fcntl: Any = None
@@ -21,7 +24,6 @@ with contextlib.suppress(ModuleNotFoundError):  # Windows has none
 
 # Between two checkpoints: what a kill can cost. Writing one takes some hundredths of a second.
 SECONDS_BETWEEN = 5.0
-LOCK = "lock"
 
 
 @contextmanager
@@ -30,12 +32,23 @@ def alone_in(folder: Path) -> Iterator[None]:
     if fcntl is None:
         yield
         return
-    with (folder / LOCK).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ModelFileError(f"{folder.parent} must not be in use, got another run that writes to it") from None
+    # Neither emptied nor followed: where a link of this name points, someone else's file lies.
+    try:
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | NO_LINK, 0o666)
+    except OSError as error:
+        raise ModelFileError(f"{folder / LOCK} cannot be opened as a lock: {error.strerror}") from error
+    try:
+        _lock(handle, folder.parent)
         yield
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, out: Path) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ModelFileError(f"another run is writing to {out}: wait for it, or choose another folder") from None
 
 
 class Run(Observer):

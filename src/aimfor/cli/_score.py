@@ -18,7 +18,7 @@ from aimfor.report import measure_label
 from aimfor.tables import Table, features_of, labels_of, open_table, open_writer, weights_of
 
 
-class Scorer(NamedTuple):
+class FolderScorer(NamedTuple):
     """A model, the names of its labels, and what is known of its training data."""
 
     model: LoadedModel
@@ -50,7 +50,7 @@ class Scorer(NamedTuple):
         return own.tolist() if len(self.labels) == 1 else [0, 1]
 
 
-def open_scorer(folder: Path) -> Scorer:
+def open_scorer(folder: Path) -> FolderScorer:
     """The model in a folder."""
     model = load_model(folder)
     count = len(model.classifier.operating_point_) if isinstance(model.classifier.operating_point_, tuple) else 1
@@ -59,7 +59,7 @@ def open_scorer(folder: Path) -> Scorer:
     labels = _texts(data.get("labels")) or []
     if len(labels) != count:  # a model that was not fitted by the program
         labels = ["label"] if count == 1 else [f"label {index}" for index in range(count)]
-    return Scorer(model, labels, data)
+    return FolderScorer(model, labels, data)
 
 
 def _written(value: Any) -> str:

@@ -1,11 +1,13 @@
 from ._dataset import Dataset as Dataset
-from ._dataset import Part as Part
+from ._dataset import SplitPart as SplitPart
 from ._dataset import features_of as features_of
 from ._dataset import labels_of as labels_of
 from ._dataset import prepare as prepare
 from ._dataset import weights_of as weights_of
 from ._preparation import Preparation as Preparation
+from ._reading import ReadOptions as ReadOptions
 from ._table import MemoryTable as MemoryTable
+from ._table import Remark as Remark
 from ._table import Table as Table
 from ._table import open_table as open_table
 from ._write import open_writer as open_writer

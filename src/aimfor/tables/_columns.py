@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,14 @@ import pyarrow as pa
 import pyarrow.compute
 
 from aimfor._base.errors import DataError
+from aimfor.tables._reading import one_line
+from aimfor.tables._text_types import is_stray, numbers_in_texts
 
 pc: Any = pyarrow.compute  # its functions are made at run time, where a type checker does not see them
 
 KINDS = ("numeric", "boolean", "categorical")
 MOST_COUNTED = 50_000  # texts of a column that are counted; with more, the rare ones are forgotten on the way
+MOST_NAMES = 2000  # names that a misspelt one is compared with
 FEWEST_FOR_IDS = 20  # so many whole numbers in rising order are hardly so by chance
 
 
@@ -58,13 +62,13 @@ def understand(
     Raises:
         DataError: where a wish names a column that is not there, or is named twice.
     """
-    features = [name for name in schema.names if name not in others]
+    features = dict.fromkeys(name for name in schema.names if name not in others)
     wishes: dict[str, str] = {}
     for option, names in (("numeric", numeric), ("categorical", categorical), ("drop", drop)):
         for name in names:
             check_name(option, name, features)
             if wishes.setdefault(name, option) != option:
-                raise DataError(f"{option} must not name column {name!r}, got it in {wishes[name]} already")
+                raise DataError(f"column {name!r} is named by --{wishes[name]} and by --{option}: keep one of them")
     columns = []
     for name in schema.names:
         if name in features:
@@ -74,16 +78,14 @@ def understand(
     return columns
 
 
-def check_name(what: str, name: str, names: Iterable[str]) -> None:
+def check_name(what: str, name: str, names: Collection[str]) -> None:
     """Raise a DataError with the nearest right spelling where `name` is none of the names."""
-    names = list(names)
     if name in names:
         return
-    near = difflib.get_close_matches(name, names, n=1) or [other for other in names if other.lower() == name.lower()]
-    hint = f", did you mean {near[0]!r}?" if near else f"; there are {', '.join(names[:10])}"
-    if len(names) == 1 and any(sign in names[0] for sign in ";|\t"):
-        hint = f"; the only column is {names[0]!r}: columns must be separated by commas, or by tabs in a .tsv file"
-    raise DataError(f"{what} must name a column of the data, got {name!r}{hint}")
+    some = list(islice(names, MOST_NAMES))  # to compare with very many would take minutes
+    near = [other for other in names if other.lower() == name.lower()] or difflib.get_close_matches(name, some, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"the columns are {one_line(', '.join(some[:10]))}"
+    raise DataError(f"--{what}: the data have no column {name!r}; {hint}")
 
 
 def said(columns: Sequence[Column]) -> str:
@@ -95,7 +97,7 @@ def said(columns: Sequence[Column]) -> str:
     """
     counts = Counter(column.kind for column in columns)
     parts = [f"{counts[kind]} {kind}" for kind in KINDS if counts[kind]]
-    dropped = [f"{column.name} ({column.reason})" for column in columns if column.kind == "dropped"]
+    dropped = [f"{one_line(column.name, 60)} ({column.reason})" for column in columns if column.kind == "dropped"]
     if dropped:
         parts.append(f"{len(dropped)} dropped: {', '.join(dropped)}")
     return ", ".join(parts)
@@ -107,7 +109,7 @@ def _column(name: str, kind: pa.DataType, wish: str | None) -> Column:
     readable = is_number(kind) or is_text(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)
     if wish is not None:
         if not readable:
-            raise DataError(f"{wish} must name columns of numbers, booleans or texts, got {name!r} of {kind}")
+            raise DataError(f"--{wish}: column {name!r} holds {kind}, not numbers, truth values or texts")
         return Column(name, wish, forced=True)
     if name.startswith("__index_level_"):  # which pandas adds to the files it writes
         return Column(name, "dropped", "index")
@@ -135,34 +137,33 @@ def is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
-def numbers(name: str, array: pa.Array) -> np.ndarray:
-    """A column as float64 with NaN where values are missing.
+def numbers(name: str, array: pa.Array, decimal: str = ".", *, strict: bool = False) -> np.ndarray:
+    """A column as float64 with NaN where values are missing, infinite, or texts that are no numbers.
+
+    Args:
+        name: of the column.
+        array: its values.
+        decimal: the sign before decimals in texts.
+        strict: whether a text that is no number is an error.
 
     Raises:
-        DataError: where it holds something else.
+        DataError: where it cannot hold numbers.
     """
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     kind = array.type
     if is_text(kind):
-        array = _numbers_in_texts(name, array)
+        cells = array.cast(pa.string())
+        array = numbers_in_texts(cells, decimal)
+        wrong = cells.filter(pc.and_(pc.is_null(array), pc.invert(is_stray(cells))))
+        if strict and len(wrong):
+            raise DataError(f"column {name!r} holds {wrong[0].as_py()[:50]!r}, where numbers are needed")
     elif not (is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
-        raise DataError(f"column {name!r} must hold numbers, got {kind}")
+        raise DataError(f"column {name!r} holds {kind}, where numbers are needed")
     array = array.cast(pa.float64(), safe=False)
-    return (pc.fill_null(array, np.nan) if array.null_count else array).to_numpy(zero_copy_only=False)
-
-
-def _numbers_in_texts(name: str, array: pa.Array) -> pa.Array:
-    array = pc.utf8_trim_whitespace(array)
-    try:
-        return array.cast(pa.float64())
-    except pa.ArrowInvalid:
-        for value in pc.unique(array).drop_null():
-            try:
-                value.cast(pa.float64())
-            except pa.ArrowInvalid:
-                raise DataError(f"column {name!r} must hold numbers, got {value.as_py()[:50]!r}") from None
-        raise
+    values = (pc.fill_null(array, np.nan) if array.null_count else array).to_numpy(zero_copy_only=False)
+    endless = np.isinf(values)
+    return np.where(endless, np.nan, values) if endless.any() else values
 
 
 def texts(name: str, array: pa.Array) -> pa.Array:
@@ -176,8 +177,10 @@ def texts(name: str, array: pa.Array) -> pa.Array:
     kind = array.type
     if is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
         return array.cast(pa.string())
+    if pa.types.is_decimal(kind) and kind.scale <= 0:  # all digits of a whole number, which float64 would round
+        return array.cast(pa.string())
     if not is_number(kind):
-        raise DataError(f"column {name!r} must hold texts, got {kind}")
+        raise DataError(f"column {name!r} holds {kind}, where texts are needed")
     values = array.cast(pa.float64(), safe=False)
     values = pc.if_else(pc.is_nan(values), None, values)
     # Arrow writes 1e10 as "1e+10", and a whole number of this size as "10000000000".
@@ -213,8 +216,6 @@ class Tally:
             self.num_missing += len(absent) - len(values)
         if not len(values):
             return
-        if not np.isfinite(values).all():
-            raise DataError(f"column {name!r} must hold finite numbers, got {values[~np.isfinite(values)][0]}")
         if self.rising or self.falling:
             first = int(np.isnan(self.last))
             earlier, later = np.append(self.last, values[:-1])[first:], values[first:]
@@ -239,12 +240,14 @@ class Tally:
         # Differences below 1e-162 have squares of 0; and all values are one where only their being missing differs.
         scale = float(np.sqrt(self.squares / (self.num_rows - self.num_missing))) or self.high - self.low or 1.0
         if not (np.isfinite(scale) and np.isfinite(self.mean)):
-            raise DataError(f"column {name!r} must hold numbers below 1e150 in size, got {max(-self.low, self.high)}")
+            raise DataError(f"column {name!r} holds {max(-self.low, self.high)}: numbers must be below 1e150 in size")
         return scale
 
     def judged(self, column: Column, kind: pa.DataType) -> Column:
         """The column, dropped where nothing can be learned from it."""
         if self.num_missing == self.num_rows:
+            if column.forced and not pa.types.is_null(kind):
+                raise DataError(f"--numeric: column {column.name!r} holds no numbers in the training rows")
             return replace(column, kind="dropped", reason="all missing")
         if self.low == self.high and not self.num_missing:
             return replace(column, kind="dropped", reason="constant")

@@ -17,10 +17,10 @@ from scipy import sparse
 from aimfor._base.errors import DataError
 from aimfor._base.stored_rows import RowWriter, StoredRows
 from aimfor.tables._columns import check_name, is_number, is_text, numbers, said, texts
-from aimfor.tables._formats import SIZE
 from aimfor.tables._labels import Labels, read_labels
 from aimfor.tables._matrix import Matrix, widened
 from aimfor.tables._preparation import Preparation
+from aimfor.tables._reading import SIZE
 from aimfor.tables._split import PARTS, split_rows
 from aimfor.tables._table import MemoryTable, Table
 
@@ -30,7 +30,7 @@ MEMORY = 256 * 2**20  # bytes of features that are held in memory
 FLOAT = 4  # bytes of a feature
 
 
-class Part(NamedTuple):
+class SplitPart(NamedTuple):
     """Some rows, in file order.
 
     Attributes:
@@ -59,9 +59,9 @@ class Dataset:
         fingerprint: of the files.
     """
 
-    train: Part
-    validation: Part
-    test: Part
+    train: SplitPart
+    validation: SplitPart
+    test: SplitPart
     split: np.ndarray
     preparation: Preparation | None
     label_names: tuple[str, ...]
@@ -113,7 +113,7 @@ def prepare(
         asked = {"weight": weight, "group": group, "time": time, "numeric": numeric, "categorical": categorical}
         for name, value in (asked | {"drop": drop}).items():
             if value:
-                raise DataError(f"{name} must be left out, as {source.paths[0].name} has no columns, got {value!r}")
+                raise DataError(f"{name} must be left out, as {source.name} has no columns, got {value!r}")
         return _from_matrix(source, labels, positive, validation, test, seed)
     read = labels_of(source, labels, positive)
     others: dict[str, str | None] = {}
@@ -172,7 +172,7 @@ def labels_of(
         names = source.label_names or [str(index) for index in range(matrix.shape[1])]
     names = names or ["label"]
     if len(names) != matrix.shape[1]:
-        raise DataError(f"label must name each label of {source.paths[0].name}, got {', '.join(names)}")
+        raise DataError(f"label must name each label of {source.name}, got {', '.join(names)}")
     columns = dict(zip(names, matrix.T, strict=True))
     return read_labels(MemoryTable(pa.table(columns)), names, positive, known=known)
 
@@ -195,11 +195,11 @@ def features_of(
     """
     if isinstance(source, Matrix):
         if preparation is not None:
-            raise DataError(f"{source.paths[0].name} must have the columns of the training data, got unnamed features")
+            raise DataError(f"{source.name} must have the columns of the training data, got unnamed features")
         yield from _matrix_pieces(source, num_features)
         return
     if preparation is None:
-        raise DataError(f"{source.paths[0].name} must be SVMlight or NPZ like the training data, got {source.kind}")
+        raise DataError(f"{source.name} must be SVMlight or NPZ like the training data, got {source.format.name}")
     for name in preparation.inputs:
         if name not in source.schema.names:
             raise DataError(f"column {name!r} is missing, the model needs it")
@@ -215,7 +215,7 @@ def _matrix_pieces(source: Matrix, num_features: int | None) -> Iterator[Any]:
     if sparse.issparse(features) and found < wanted:
         features = widened(features, wanted)
     elif found != wanted:
-        raise DataError(f"{source.paths[0].name} must have {wanted} features, got {found}")
+        raise DataError(f"{source.name} must have {wanted} features, got {found}")
     for start in range(0, features.shape[0], SIZE):
         yield features[start : start + SIZE]
 
@@ -274,14 +274,14 @@ def _collect(source: Table, preparation: Preparation, split: np.ndarray, folder:
     ]
 
 
-def _parts(features: Sequence[Any], read: Labels, weights: np.ndarray | None, split: np.ndarray) -> list[Part]:
+def _parts(features: Sequence[Any], read: Labels, weights: np.ndarray | None, split: np.ndarray) -> list[SplitPart]:
     return [
-        Part(rows, read.values[split == part], None if weights is None else weights[split == part])
+        SplitPart(rows, read.values[split == part], None if weights is None else weights[split == part])
         for part, rows in enumerate(features)
     ]
 
 
-def _summary(read: Labels, parts: Sequence[Part], line: str, columns: list[dict[str, Any]]) -> dict[str, Any]:
+def _summary(read: Labels, parts: Sequence[SplitPart], line: str, columns: list[dict[str, Any]]) -> dict[str, Any]:
     positives = {
         name: dict(zip(read.names, part.labels.sum(axis=0, dtype=np.int64).reshape(-1).tolist(), strict=True))
         for name, part in zip(PARTS, parts, strict=True)
@@ -300,7 +300,7 @@ def _summary(read: Labels, parts: Sequence[Part], line: str, columns: list[dict[
 
 def weights_of(source: Table, name: str) -> np.ndarray:
     """The weights in a column, finite and at least 0."""
-    parts = [numbers(name, batch.column(name)) for batch in source.batches([name])]
+    parts = [numbers(name, batch.column(name), strict=True) for batch in source.batches([name])]
     weights = np.concatenate(parts)
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any():
@@ -333,7 +333,7 @@ def _times(source: Table, name: str) -> np.ndarray:
             _all_there("time", name, column)
             parts.append(column.to_numpy(zero_copy_only=False))
         else:
-            parts.append(numbers(name, column))
+            parts.append(numbers(name, column, strict=True))
             _all_there("time", name, pa.array(parts[-1], from_pandas=True))
     return np.concatenate(parts)
 

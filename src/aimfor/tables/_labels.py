@@ -11,7 +11,7 @@ import pyarrow.compute
 
 from aimfor._base.errors import DataError
 from aimfor.tables._columns import check_name, is_number, is_text, numbers, texts
-from aimfor.tables._table import Batches
+from aimfor.tables._table import BatchSource
 
 pc: Any = pyarrow.compute  # its functions are made at run time, where a type checker does not see them
 
@@ -33,7 +33,7 @@ class Labels(NamedTuple):
 
 
 def read_labels(
-    table: Batches, names: Sequence[str], positive: str | None = None, *, known: Sequence[str] | None = None
+    table: BatchSource, names: Sequence[str], positive: str | None = None, *, known: Sequence[str] | None = None
 ) -> Labels:
     """Read one column of two classes, several columns of 0/1, or one column of lists of labels.
 
@@ -69,7 +69,7 @@ def read_labels(
     return _two_classes(table, names[0], positive, known)
 
 
-def _two_classes(table: Batches, name: str, positive: str | None, known: Sequence[str] | None) -> Labels:
+def _two_classes(table: BatchSource, name: str, positive: str | None, known: Sequence[str] | None) -> Labels:
     kind = table.schema.field(name).type
     if not (is_number(kind) or is_text(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
         raise DataError(f"label column {name!r} must hold texts, numbers, booleans or lists of texts, got {kind}")
@@ -119,10 +119,10 @@ def _class(name: str, positive: str, classes: Sequence[str]) -> str:
     raise DataError(f"positive must be a class of {name!r}, {classes[0]!r} or {classes[1]!r}, got {positive!r}")
 
 
-def _zeros_and_ones(table: Batches, name: str) -> np.ndarray:
+def _zeros_and_ones(table: BatchSource, name: str) -> np.ndarray:
     parts, num_missing = [], 0
     for batch in table.batches([name]):
-        values = numbers(name, batch.column(name))
+        values = numbers(name, batch.column(name), strict=True)
         absent = np.isnan(values)
         num_missing += int(absent.sum())
         other = values[(values != 0) & (values != 1) & ~absent]
@@ -133,7 +133,7 @@ def _zeros_and_ones(table: Batches, name: str) -> np.ndarray:
     return np.concatenate(parts).astype(np.uint8)
 
 
-def _label_lists(table: Batches, name: str, known: Sequence[str] | None) -> Labels:
+def _label_lists(table: BatchSource, name: str, known: Sequence[str] | None) -> Labels:
     codes: dict[str, int] = {}
     rows, columns = [], []
     num_rows = num_missing = 0

@@ -1,11 +1,7 @@
-"""Read: SVMlight and NPZ files, whose rows are numbers already, become a matrix of features with its labels."""
+"""Files of numbers become one matrix of features with its labels."""
 
 from __future__ import annotations
 
-import gzip
-import tokenize
-import zipfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,23 +10,13 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.datasets import load_svmlight_file
 
 from aimfor._base.errors import DataError
-from aimfor.tables._formats import fingerprint, reading
+from aimfor.tables._formats import Format
+from aimfor.tables._matrix_files import DAMAGED
+from aimfor.tables._reading import fingerprint, reading
 
 MOST_FEATURES = 10_000_000  # a model has a weight for each, so a slip in one index must not ask for all memory
-
-# What zip, gzip and numpy raise over damaged files, besides ValueError and OSError.
-DAMAGED = (
-    EOFError,
-    zlib.error,
-    zipfile.BadZipFile,
-    RuntimeError,  # a password is asked for
-    KeyError,
-    SyntaxError,
-    tokenize.TokenError,
-)
 
 
 @dataclass(frozen=True)
@@ -49,23 +35,29 @@ class Matrix:
     labels: np.ndarray | None
     label_names: tuple[str, ...] | None = None
 
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self.paths[0].name
+
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over name, size and contents of each file."""
         return fingerprint(self.paths)
 
 
-def open_matrix(files: Sequence[Path], kind: str) -> Matrix:
-    """Read SVMlight or NPZ files into one matrix.
+def open_matrix(files: Sequence[Path], kind: Format) -> Matrix:
+    """Read files that hold matrices into one.
 
     Raises:
         DataError: where a file is damaged, has no rows, holds numbers that are not finite, or is unlike the others.
     """
     parts = []
     for path in files:
-        with reading(path, kind):
+        assert kind.matrix is not None
+        with reading(path, kind.name):
             try:
-                parts.append(_read_svmlight(path) if kind == "SVMlight" else _read_npz(path))
+                parts.append(kind.matrix(path))
             except DAMAGED as error:
                 raise ValueError(str(error)) from None
             except (MemoryError, OverflowError, TypeError):
@@ -73,44 +65,6 @@ def open_matrix(files: Sequence[Path], kind: str) -> Matrix:
         _check(path, *parts[-1])
     features = _stacked([features for features, _ in parts], files)
     return Matrix(tuple(files), features, *_joined([labels for _, labels in parts], files))
-
-
-def _read_svmlight(path: Path) -> tuple[Any, Any]:
-    # Indices count as they are written. To find out whether they start at 0 or 1 from the file itself would put the
-    # features of a file that happens to lack the first one under the wrong weights.
-    options = {"dtype": np.float32, "zero_based": True}
-    with (gzip.open if path.suffix.lower() == ".gz" else open)(path, "rb") as file:
-        start: Any = file
-        try:
-            return load_svmlight_file(start, **options)
-        except ValueError:
-            file.seek(0)
-            return load_svmlight_file(start, multilabel=True, **options)
-
-
-def _read_npz(path: Path) -> tuple[Any, Any]:
-    with path.open("rb") as opened:  # by ourselves, as numpy leaves a damaged file open
-        file = np.load(opened, allow_pickle=False)
-        if not isinstance(file, np.lib.npyio.NpzFile):
-            raise ValueError("it is a single array")
-        arrays = {
-            name: file[name] for name in ("X", "y", "data", "indices", "indptr", "shape", "format") if name in file
-        }
-        for name, array in arrays.items():
-            if not isinstance(array, np.ndarray):
-                raise ValueError(f"its entry {name} is no array")
-        labels = arrays.get("y")
-        if "X" in arrays:
-            return arrays["X"], labels
-        parts = ("data", "indices", "indptr", "shape")
-        if not all(part in arrays for part in parts):
-            raise ValueError(f"it must have X, or {', '.join(parts)}, got {', '.join(file.files) or 'nothing'}")
-        if "format" in arrays and arrays["format"].item() not in (b"csr", "csr"):
-            raise ValueError(f"its format must be csr, got {arrays['format'].item()!r}")
-        data, indices, indptr, shape = (arrays[part] for part in parts)
-        matrix = sparse.csr_matrix((data, indices, indptr), shape=tuple(shape.tolist()))
-        matrix.check_format(full_check=True)
-        return matrix, labels
 
 
 def _check(path: Path, features: Any, labels: Any) -> None:

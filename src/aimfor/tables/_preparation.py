@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from aimfor._base.errors import DataError, ModelFileError
 from aimfor.tables._columns import Column, Tally, TextTally, numbers, texts, understand
-from aimfor.tables._table import Batches, MemoryTable
+from aimfor.tables._table import BatchSource, MemoryTable
 
 pc: Any = pyarrow.compute  # its functions are made at run time, where a type checker does not see them
 
@@ -126,7 +126,7 @@ class Preparation(TransformerMixin, BaseEstimator):
     @classmethod
     def learn(
         cls,
-        table: Batches,
+        table: BatchSource,
         train: np.ndarray | None = None,
         *,
         others: Mapping[str, str | None] | None = None,

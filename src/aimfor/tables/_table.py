@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
+import pyarrow.compute
 
 from aimfor._base.errors import DataError
-from aimfor.tables._formats import FACTS, READERS, SIZE, as_type, fingerprint, fitting_type, header, kind_of, reading
+from aimfor.tables._formats import Format, format_of
 from aimfor.tables._matrix import Matrix, open_matrix
+from aimfor.tables._reading import SIZE, ReadOptions, fingerprint, reading
+from aimfor.tables._text_types import Meaning, TextColumn, decimal_of
+
+pc: Any = pyarrow.compute  # its functions are made at run time, where a type checker does not see them
 
 
-class Batches(Protocol):
+class BatchSource(Protocol):
     """Anything that has columns and gives its rows in batches of `SIZE`, the same ones each time."""
 
     @property
@@ -29,21 +34,46 @@ class Batches(Protocol):
         ...
 
 
+class Remark(NamedTuple):
+    """Something about the data that the user should know.
+
+    Attributes:
+        kind: a short name, the same for all remarks of its sort.
+        column: the column that it is about, or None.
+        text: what is to be said, in a sentence.
+    """
+
+    kind: str
+    column: str | None
+    text: str
+
+
 @dataclass(frozen=True)
 class Table:
-    """Rows in one or more files of one kind, read as they are needed.
+    """Rows in one or more files of one format, read as they are needed.
 
     Attributes:
         paths: the files, in the order of their rows.
-        kind: "CSV", "TSV", "Parquet" or "Arrow".
+        format: of the files.
         schema: names and types of the columns, the same for all files.
         num_rows: of all files.
+        options: how the files are read.
+        meanings: how the columns are read that the files hold as texts.
+        remarks: what should be said about the columns.
     """
 
     paths: tuple[Path, ...]
-    kind: str
+    format: Format
     schema: pa.Schema
     num_rows: int
+    options: ReadOptions = field(default_factory=ReadOptions)
+    meanings: Mapping[str, Meaning] = field(default_factory=dict)
+    remarks: tuple[Remark, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self.paths[0].name
 
     def batches(
         self, columns: Sequence[str] | None = None, size: int = SIZE, *, texts: Sequence[str] = ()
@@ -53,39 +83,46 @@ class Table:
         Args:
             columns: names of the columns to read; None for all.
             size: rows of a batch.
-            texts: names of columns wanted as texts. CSV gives them as they are written, so that "007" stays that.
+            texts: names of columns wanted as texts, as they are written where files hold texts: "007" stays that.
 
         Raises:
             DataError: where a file cannot be read.
         """
-        wanted = self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
-        if self.kind in ("CSV", "TSV"):
-            fields = [pa.field(field.name, pa.string()) if field.name in texts else field for field in wanted]
-            wanted = pa.schema(fields)
-        return _rebatch(self._pieces(wanted), wanted, size)
+        fields = self.schema if columns is None else [self.schema.field(name) for name in columns]
+        raw = {name for name in texts if name in self.meanings}
+        wanted = pa.schema([pa.field(one.name, pa.string()) if one.name in raw else one for one in fields])
+        return _rebatch(self._pieces(wanted, raw), wanted, size)
 
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over name, size and contents of each file."""
         return fingerprint(self.paths)
 
-    def _pieces(self, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
-        found = 0
+    def _pieces(self, wanted: pa.Schema, raw: set[str]) -> Iterator[pa.RecordBatch]:
+        count = 0
         for path in self.paths:
-            with reading(path, self.kind):
-                for piece in READERS[self.kind](path, wanted.names):
-                    found += piece.num_rows
-                    self._check_count(found, found <= self.num_rows)
-                    arrays = [as_type(piece.column(field.name), field.type) for field in wanted]
+            for piece in pieces_of(path, self.format, self.options, wanted.names):
+                count += piece.num_rows
+                self._check_count(count, count <= self.num_rows)
+                with reading(path, self.format.name):
+                    arrays = [self._values(piece.column(index), one, raw) for index, one in enumerate(wanted)]
                     yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
             pa.default_memory_pool().release_unused()  # or what each file needed would add up
-        self._check_count(found, found == self.num_rows)
+        self._check_count(count, count == self.num_rows)
 
-    def _check_count(self, found: int, right: bool) -> None:
+    def _values(self, column: pa.Array, wanted: pa.Field, raw: set[str]) -> pa.Array:
+        meaning = self.meanings.get(wanted.name)
+        if meaning is None or wanted.name in raw or meaning.type == pa.string():
+            return _as_type(column, wanted.type)
+        if pa.types.is_null(meaning.type):  # nothing but missing values was found
+            return pa.nulls(len(column))
+        return _as_type(meaning.values(_as_type(column, pa.string())), wanted.type)
+
+    def _check_count(self, count: int, right: bool) -> None:
         """Labels and features are read one after the other; in a file that changes or lies they would not match."""
         if not right:
             names = ", ".join(map(str, self.paths))
-            raise DataError(f"{names} must have {self.num_rows} rows each time they are read, got {found}")
+            raise DataError(f"{names} changed while being read: there were {self.num_rows} rows, then {count}")
 
 
 @dataclass(frozen=True)
@@ -105,116 +142,179 @@ class MemoryTable:
         return _rebatch(table.to_batches(), table.schema, SIZE)
 
 
-def open_table(paths: Sequence[str | Path]) -> Table | Matrix:
+def open_table(paths: Sequence[str | Path], options: ReadOptions | None = None) -> Table | Matrix:
     """Open files of rows; the ends of their names say what they are.
 
     Args:
         paths: files, or folders whose files are taken in the order of their names; all of one kind, with the same
             columns.
+        options: how to read them where they do not say it.
 
     Returns:
-        A `Table` for CSV, TSV, Parquet and Arrow; a `Matrix` for SVMlight and NPZ.
+        A `Table`, or a `Matrix` for files without named columns.
 
     Raises:
         DataError: where a file is missing, empty, damaged or unlike the others.
     """
     files = tuple(file for path in paths for file in _files(Path(path)))
     if not files:
-        raise DataError("paths must name at least one file, got none")
-    kind = kind_of(files[0])
+        raise DataError("no data: name at least one file or folder")
+    kind = format_of(files[0])
     for file in files[1:]:
-        if kind_of(file) != kind:
-            raise DataError(f"{file} must be {kind} like {files[0].name}, got {kind_of(file)}")
-    if kind in ("SVMlight", "NPZ"):
+        if format_of(file) is not kind:
+            raise DataError(
+                f"{file} is {format_of(file).name} and {files[0].name} is {kind.name}: give one kind of file"
+            )
+    if kind.matrix is not None:
         return open_matrix(files, kind)
-    if kind in ("CSV", "TSV"):
-        return Table(files, kind, *_look(files, kind))
-    return Table(files, kind, *_common_schema(files, kind))
+    options = options or ReadOptions()
+    schema, num_rows = _common_schema(files, kind, options)
+    return _understood(files, kind, schema, num_rows, options)
+
+
+def pieces_of(path: Path, kind: Format, options: ReadOptions, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of some columns of a file, with `options.missing` missing."""
+    assert kind.pieces is not None
+    with reading(path, kind.name):
+        for piece in kind.pieces(path, options, names):
+            if piece.schema.names != list(names):
+                piece = piece.select(list(names))
+            if options.missing:
+                arrays = [_without(column, options.missing) for column in piece.columns]
+                piece = pa.RecordBatch.from_arrays(arrays, names=list(names))
+            yield piece
+
+
+def _without(column: pa.Array, missing: Sequence[str]) -> pa.Array:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        marks = pa.array([mark.strip() for mark in missing], column.type)
+        marked = pc.is_in(pc.utf8_trim_whitespace(column), value_set=marks)
+    elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        marks = pc.drop_null(pa.array([_as_number(mark) for mark in missing], pa.float64()))
+        marked = pc.is_in(column.cast(pa.float64(), safe=False), value_set=marks)
+    else:
+        return column
+    return pc.if_else(marked, None, column)
+
+
+def _as_number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     if not path.is_dir():
-        raise DataError(f"{path} must be a file or a folder, got nothing of that name")
+        raise DataError(f"{path}: no such file or folder")
     # Names such as _SUCCESS and _metadata are those of the programs that write shards.
     files = [file for file in sorted(path.iterdir()) if not file.name.startswith((".", "_"))]
     if not files:
-        raise DataError(f"{path} must hold files, got an empty folder")
+        raise DataError(f"{path} is an empty folder: name a folder that holds files of rows")
     for file in files:
         if file.is_dir():
-            raise DataError(f"{path} must hold files only, got the folder {file.name}")
+            raise DataError(f"{path} holds the folder {file.name}: only files can be read, so name that folder itself")
     return files
 
 
-def _look(files: Sequence[Path], kind: str) -> tuple[pa.Schema, int]:
-    """The types of the columns over all rows of all files, and how many rows there are."""
-    types: dict[str, pa.DataType] = {}
-    num_rows = 0
-    for path in files:
-        with reading(path, kind):
-            names = header(path, kind)
-            if not types:
-                types = dict.fromkeys(names, pa.null())
-            _check_names(path, names, list(types), files[0])
-            for piece in READERS[kind](path, names):
-                num_rows += piece.num_rows
-                for name, column in zip(piece.schema.names, piece.columns, strict=True):
-                    types[name] = fitting_type(column, types[name])
-    _check_rows(files, num_rows)
-    return pa.schema(list(types.items())), num_rows
+def _understood(
+    files: tuple[Path, ...], kind: Format, schema: pa.Schema, num_rows: int | None, options: ReadOptions
+) -> Table:
+    """The table, with the columns of texts read as what they mean over all rows of all files."""
+    columns = {one.name: TextColumn() for one in schema if pa.types.is_string(one.type)}
+
+    def cells(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return (piece for path in files for piece in pieces_of(path, kind, options, names))
+
+    count = num_rows or 0
+    if columns or num_rows is None:
+        count = 0
+        for piece in cells(list(columns) or schema.names[:1]):
+            count += piece.num_rows
+            for column, texts in zip(columns.values(), piece.columns, strict=False):
+                column.add_(_as_type(texts, pa.string()))
+    _check_rows(files, count)
+    decimal = decimal_of(columns.values())
+    doubtful = [name for name, column in columns.items() if decimal == "," and column.plain == pa.float64()]
+    for piece in cells(doubtful) if doubtful else ():
+        for name, texts in zip(doubtful, piece.columns, strict=True):
+            columns[name].count_commas_(texts)
+    forced = dict.fromkeys(options.categorical, "categorical") | dict.fromkeys(options.numeric, "numeric")
+    found = {name: column.meaning(decimal, forced=forced.get(name)) for name, column in columns.items()}
+    remarks = [(name, columns[name].remark(name, meaning)) for name, meaning in found.items()]
+    return Table(
+        files,
+        kind,
+        pa.schema([pa.field(one.name, found[one.name].type) if one.name in found else one for one in schema]),
+        count,
+        options,
+        found,
+        tuple(Remark(remark[0], name, remark[1]) for name, remark in remarks if remark is not None),
+    )
 
 
-def _common_schema(files: Sequence[Path], kind: str) -> tuple[pa.Schema, int]:
+def _as_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A column of a file in the type that it has over all files."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return column if column.type == kind else column.cast(kind, safe=False)
+
+
+def _common_schema(files: Sequence[Path], kind: Format, options: ReadOptions) -> tuple[pa.Schema, int | None]:
     """One schema for all files, where a column may be whole numbers in one and numbers in another; number of rows."""
+    assert kind.facts is not None
     schema, num_rows = None, 0
     for path in files:
-        with reading(path, kind):
-            found, rows = FACTS[kind](path)
+        with reading(path, kind.name):
+            found, rows = kind.facts(path, options)
             # Categories of any type are texts, so that shards with dictionaries of their own have one type.
-            fields = [
-                pa.field(field.name, pa.string() if pa.types.is_dictionary(field.type) else field.type)
-                for field in found
-            ]
+            fields = [pa.field(one.name, pa.string() if _holds_texts(one.type) else one.type) for one in found]
             _check_names(path, found.names, found.names if schema is None else schema.names, files[0])
-            found, num_rows = pa.schema(fields), num_rows + rows
+            found, num_rows = pa.schema(fields), None if rows is None or num_rows is None else num_rows + rows
             schema = found if schema is None else _unified(path, schema, found)
-    _check_rows(files, num_rows)
     assert schema is not None
     return schema, num_rows
 
 
+def _holds_texts(kind: pa.DataType) -> bool:
+    return pa.types.is_dictionary(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
 def _unified(path: Path, schema: pa.Schema, found: pa.Schema) -> pa.Schema:
     fields = []
-    for field in schema:
-        other = found.field(field.name)
+    for one in schema:
+        other = found.field(one.name)
         try:
-            field = pa.unify_schemas([pa.schema([field]), pa.schema([other])], promote_options="permissive").field(0)
+            one = pa.unify_schemas([pa.schema([one]), pa.schema([other])], promote_options="permissive").field(0)
         except pa.ArrowTypeError:
-            must = f"must have the types of the files before it, {field.type} in column {field.name!r}"
-            raise DataError(f"{path} {must}, got {other.type}") from None
-        fields.append(field)
+            before = f"the files before it have {one.type}"
+            raise DataError(f"{path} has {other.type} in column {one.name!r}, but {before}") from None
+        fields.append(one)
     return pa.schema(fields)
 
 
 def _check_names(path: Path, names: Sequence[str], expected: Sequence[str], first: Path) -> None:
     if not names:
-        raise DataError(f"{path} must have columns, got none")
+        raise DataError(f"{path} has no columns")
     for name, count in Counter(names).items():
         if not name.strip():
-            raise DataError(f"{path} must name every column, got {name!r} for column {names.index(name) + 1}")
+            raise DataError(f"{path}: column {names.index(name) + 1} has no name; give it one in the first line")
         if count > 1:
-            raise DataError(f"{path} must name every column differently, got {name!r} {count} times")
+            raise DataError(f"{path} has {count} columns named {name!r}: rename all but one")
     missing, more = set(expected) - set(names), set(names) - set(expected)
     if missing:
-        raise DataError(f"{path} must have the columns of {first.name}, got none named {min(missing)!r}")
+        raise DataError(f"{path} lacks column {min(missing)!r}, which {first.name} has")
     if more:
-        raise DataError(f"{path} must have the columns of {first.name}, got {min(more)!r} as well")
+        raise DataError(f"{path} has column {min(more)!r}, which {first.name} lacks")
 
 
 def _check_rows(files: Sequence[Path], num_rows: int) -> None:
     if num_rows == 0:
-        raise DataError(f"{', '.join(map(str, files))} must have at least one row, got none")
+        raise DataError(f"{', '.join(map(str, files))}: no rows")
 
 
 def _rebatch(pieces: Iterable[pa.RecordBatch], schema: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
