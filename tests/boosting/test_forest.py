@@ -129,6 +129,15 @@ def test_without_the_library_scores_are_the_same(monkeypatch):
     np.testing.assert_array_equal(forest.scores(features), expected)
 
 
+def test_threads_change_no_score(monkeypatch):
+    booster, _, features = random_case(5)
+    forest, many = from_lightgbm(booster), np.resize(features, (30_001, features.shape[1]))
+    expected = forest.scores(many)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    np.testing.assert_array_equal(forest.scores(many), expected)
+    np.testing.assert_array_equal(forest.scores(np.asfortranarray(many)[::-1])[::-1], expected)
+
+
 # Damage: each function breaks one rule at a random place, on tensors that are copies.
 
 
