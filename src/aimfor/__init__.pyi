@@ -31,6 +31,7 @@ from .loss import sparse_labels as sparse_labels
 from .loss.engines import Engine as Engine
 from .loss.engines import engine as engine
 from .model_folder import load as load
+from .model_folder import save as save
 from .operating_points import OperatingPoint as OperatingPoint
 from .operating_points import operating_point as operating_point
 

@@ -23,6 +23,7 @@ from torch import nn
 import aimfor
 from aimfor._base.warnings import NoValidationWarning, PositiveClassWarning
 from aimfor.estimator import _decisions as decisions
+from aimfor.estimator import fit_classifier
 from aimfor.estimator._calibration import calibration
 from aimfor.training._contest import LOG_LOSS
 from aimfor.training._observer import Observer
@@ -465,7 +466,7 @@ def test_looks_at_log_loss_are_told_before_it_is_kept():
     X, Y = make_multilabel_classification(100, n_classes=3, random_state=0)
     for labels in (Y[:, 0], Y):
         events.clear()
-        aimfor.Classifier("aucpr", **QUICK).fit_supervised(X, labels, None, None, Recorded())
+        fit_classifier(aimfor.Classifier("aucpr", **QUICK), X, labels, None, None, Recorded())
         assert events[:2] == [("looked", LOG_LOSS), ("kept", LOG_LOSS)]
 
 

@@ -23,19 +23,19 @@ def network() -> nn.Module:
 def test_scoring_leaves_the_mode_of_a_module_alone():
     model = aimfor.Classifier("f1", model=network, surrogate="hinge", steps=20, random_state=0).fit(X, y)
     modes = []
-    for part in model.model_.modules():
+    for part in model.model_.heads.modules():
         part.train = lambda mode=True: modes.append(mode)  # a switch would be seen by other threads
     expected = model.raw_scores(X)
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda _: model.raw_scores(X), range(8)))
-    assert not model.model_.training
+    assert not model.model_.heads.training
     assert modes == []
     assert all(np.array_equal(one, expected) for one in found)
 
 
 def test_partial_fit_ends_in_evaluation():
     model = aimfor.Classifier("f1", model=network, surrogate="hinge", random_state=0).partial_fit(X, y)
-    assert not any(part.training for part in model.model_.modules())
+    assert not any(part.training for part in model.model_.heads.modules())
 
 
 def test_rows_scored_one_by_one_are_decided_as_together():

@@ -7,8 +7,8 @@ from sklearn.exceptions import NotFittedError
 
 import aimfor
 from aimfor.cli._fit import deciding_rows
-from aimfor.estimator import _classifier as estimators
 from aimfor.estimator._holdout import LabelledRows, halves
+from aimfor.model_kinds import _networks
 from aimfor.tables._dataset import Part as Rows
 
 QUICK = {"steps": 40, "batch_size": 64, "random_state": 0}
@@ -34,12 +34,12 @@ def test_with_a_confidence_the_rows_of_the_threshold_did_not_choose_the_model(mo
     other = one_label(seed=1) if given else None
     seen = []
 
-    def compete(*arguments, **options):
-        seen.append(arguments[3].rows)
-        return whole(*arguments, **options)
+    def compete(training, **options):
+        seen.append(training.validation.rows)
+        return whole(training, **options)
 
-    whole = estimators.compete
-    monkeypatch.setattr(estimators, "compete", compete)
+    whole = _networks.compete
+    monkeypatch.setattr(_networks, "compete", compete)
     model = aimfor.Classifier(PRECISE, surrogate=surrogate, confidence=0.9, calibrate=True, **QUICK)
     model.fit(X, y, validation_data=other)
     X_held, y_held = (X, y) if other is None else other
@@ -142,10 +142,13 @@ def test_a_label_that_was_positive_in_training_is_not_predicted_absent():
     model = aimfor.Classifier(PRECISE, confidence=0.9, **options).fit(X, Y)
     assert model.operating_point_[0].threshold is not None
     assert model.operating_point_[1].num_positives == 0  # among the rows that choose
-    with pytest.raises(
-        ValueError, match=r"^predict needs a threshold, got none for label 1 of 'recall@precision>=0\.6': "
-    ):
-        model.predict(X)
+    told = r"no threshold of label 1 qualifies for 'recall@precision>=0\.6': "
+    with pytest.warns(aimfor.NoThresholdWarning, match=f"^{told}"):
+        found = model.predict(X)
+    assert found[:, 0].any()
+    assert not found[:, 1].any()
+    with pytest.raises(ValueError, match=f"^predict needs a threshold, but {told}"):
+        model.set_params(on_no_threshold="raise").predict(X)
     assert model.operating_point_[2].reason == "the label was never positive"
     plain = model.set_params(aim="f1", confidence=None).fit(X, Y)
     assert not plain.predict(X)[:, 2].any()

@@ -72,21 +72,27 @@ def test_wide_scores_of_classes(tmp_path):
     """Log-odds far from 0, where a sum over the other classes would cancel."""
     classifier = aimfor.Classifier("aucpr", **QUICK).fit(X * 1.0, several.sum(1))
     with torch.no_grad():
-        classifier.model_.weights[0].mul_(500)
+        classifier.model_.heads.weights[0].mul_(500)
     export_onnx(classifier, None, tmp_path / "model.onnx")
     check(tmp_path / "model.onnx", {"features": X}, classifier, X)
 
 
 def test_without_a_threshold(tmp_path):
+    path = tmp_path / "model.onnx"
     classifier = aimfor.Classifier("recall@precision>=0.9999", confidence=0.999, **QUICK).fit(X, y)
     assert classifier.threshold_ is None
-    export_onnx(classifier, None, tmp_path / "model.onnx")
-    assert list(run(tmp_path / "model.onnx", {"features": X})) == ["score"]
-    # One label of several without one: predict refuses all of them, and so does the file.
+    export_onnx(classifier, None, path)
+    assert not run(path, {"features": X})["decision"].any()
+    export_onnx(classifier.set_params(on_no_threshold="raise"), None, path)
+    assert list(run(path, {"features": X})) == ["score"]
+    # One label of several without one.
     classifier = aimfor.Classifier("tpr@fpr<=(0.4, 0.4, 0.0001)", confidence=0.9, **QUICK).fit(X, several)
     assert np.isnan(classifier.threshold_).tolist() == [False, False, True]
-    export_onnx(classifier, None, tmp_path / "model.onnx")
-    assert list(run(tmp_path / "model.onnx", {"features": X})) == ["score"]
+    export_onnx(classifier, None, path)
+    with pytest.warns(aimfor.NoThresholdWarning, match="label 2"):
+        check(path, {"features": X}, classifier, X)
+    export_onnx(classifier.set_params(on_no_threshold="raise"), None, path)
+    assert list(run(path, {"features": X})) == ["score"]
 
 
 def test_a_label_that_was_never_positive(tmp_path):
@@ -95,9 +101,10 @@ def test_a_label_that_was_never_positive(tmp_path):
     classifier = aimfor.Classifier("recall@precision>=0.5", **QUICK).fit(X, target)
     export_onnx(classifier, None, tmp_path / "model.onnx")
     check(tmp_path / "model.onnx", {"features": X}, classifier, X)
-    # Positive in one row, which does not choose the threshold: predict refuses.
+    # Positive in one row, which does not choose the threshold: predict refuses where it is told to.
     target[0, 1] = 1
-    classifier = aimfor.Classifier("tpr@fpr<=0.4", confidence=0.9, **QUICK).fit(X, target)
+    options = QUICK | {"on_no_threshold": "raise"}
+    classifier = aimfor.Classifier("tpr@fpr<=0.4", confidence=0.9, **options).fit(X, target)
     assert classifier.operating_point_[1].num_positives == 0
     export_onnx(classifier, None, tmp_path / "model.onnx")
     assert list(run(tmp_path / "model.onnx", {"features": X})) == ["score"]
@@ -173,7 +180,7 @@ def test_some_columns(names, tmp_path):
 
 def test_what_cannot_be_exported(tmp_path):
     own = aimfor.Classifier(model=torch.nn.Linear(6, 1), **QUICK).fit(X, y)
-    with pytest.raises(ModelFileError, match='must be "linear" or "mlp"'):
+    with pytest.raises(ModelFileError, match="kind 'module' has no ONNX form"):
         export_onnx(own, None, tmp_path / "model.onnx")
     column = {"name": "town", "kind": "categorical", "categories": ["", "Bonn"], "missing": True}
     preparation = Preparation.from_dict({"columns": [column]})

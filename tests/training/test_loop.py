@@ -6,6 +6,7 @@ import torch
 from sklearn.datasets import make_classification
 
 import aimfor
+from aimfor.estimator import fit_classifier
 from aimfor.training._loop import step_
 from aimfor.training._models import Layers, Modules
 from aimfor.training._objectives import Objectives
@@ -67,21 +68,19 @@ def test_resumed_fit_equals_one_that_never_stopped(rows, options):
     pages: dict[str, SavedState] = {}
     for last_batch in (3, 20, 11, 8):
         with pytest.raises(Killed):
-            model().fit_supervised(*rows, None, None, Notebook(pages, last_batch=last_batch))
+            fit_classifier(model(), *rows, None, None, Notebook(pages, last_batch=last_batch))
     resumed = model()
-    resumed.fit_supervised(*rows, None, None, Notebook(pages))
+    fit_classifier(resumed, *rows, None, None, Notebook(pages))
     assert resumed.history_ == whole.history_
     assert resumed.operating_point_ == whole.operating_point_
-    for name, tensor in whole.model_.state_dict().items():
-        assert torch.equal(tensor, resumed.model_.state_dict()[name]), name
+    for name, tensor in whole.model_.heads.state_dict().items():
+        assert torch.equal(tensor, resumed.model_.heads.state_dict()[name]), name
 
 
 def test_every_look_of_every_candidate_is_told(rows):
     notebook = Notebook({})
-    contest = aimfor.Classifier("recall@precision>=0.7", steps=60, random_state=0).fit_supervised(
-        *rows, None, None, notebook
-    )
-    assert contest is not None
+    classifier = aimfor.Classifier("recall@precision>=0.7", steps=60, random_state=0)
+    contest = fit_classifier(classifier, *rows, None, None, notebook).contest
     assert {look.candidate for look in notebook.looks} == {one.recipe.name for one in contest.candidates}
     for candidate in contest.candidates:
         own = [look for look in notebook.looks if look.candidate == candidate.recipe.name]
@@ -106,7 +105,7 @@ class Impatient(Observer):
 @pytest.mark.parametrize("batches", [0, 5])
 def test_stopped_fit_gives_a_model_that_decides(rows, model, batches):
     classifier = aimfor.Classifier("f1", model=model, steps=10**9, random_state=0)
-    classifier.fit_supervised(*rows, None, None, Impatient(batches))
+    fit_classifier(classifier, *rows, None, None, Impatient(batches))
     assert set(classifier.predict(rows[0])) <= {0, 1}
     assert all(entry["step"] <= batches for entry in classifier.history_)
 
@@ -190,8 +189,8 @@ def test_frozen_parameters_stay(rows):
     module = drawing()
     module[0].requires_grad_(False)
     model = aimfor.Classifier(model=module, steps=40, random_state=0).fit(*rows).partial_fit(*rows)
-    assert torch.equal(model.model_.modules_[0][0].weight, module[0].weight)
-    assert not torch.equal(model.model_.modules_[0][3].weight, module[3].weight)
+    assert torch.equal(model.model_.heads.modules_[0][0].weight, module[0].weight)
+    assert not torch.equal(model.model_.heads.modules_[0][3].weight, module[3].weight)
 
 
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
@@ -242,4 +241,4 @@ def test_partial_fit_leaves_no_row_to_a_batch_of_its_own(rows):
 
     X, y = (part[:129] for part in rows)
     model = aimfor.Classifier(model=module, batch_size=64, random_state=0).partial_fit(X, y)
-    assert model.model_.modules_[0][1].num_batches_tracked == 3
+    assert model.model_.heads.modules_[0][1].num_batches_tracked == 3

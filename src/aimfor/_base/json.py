@@ -1,15 +1,27 @@
-"""Read, JSON files of a model folder beside the model: as plain data, from anyone."""
+"""JSON files from anyone, read as plain data and checked."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from aimfor._base.checks import rule
 from aimfor._base.errors import ModelFileError
 from aimfor._base.files import read_bytes
 
 MOST = 512 * 2**20  # bytes; what is larger is refused unread
+NONE = type(None)
+KINDS = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object",
+    NONE: "null",
+}
 
 
 def read_text(path: Path) -> str:
@@ -33,3 +45,24 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(facts, dict):
         raise ModelFileError(f"{path} must hold a JSON object, got {type(facts).__name__}")
     return facts
+
+
+def check_entries(name: str, value: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
+    """Refuse a JSON object that has not exactly these entries, each of its kind.
+
+    Args:
+        name: what the object is, for the message.
+        value: the object.
+        kinds: the type of each entry, or a tuple of types.
+
+    Raises:
+        ValueError: in one sentence.
+    """
+    for key, kind in kinds.items():
+        rule(key in value, name, "must be whole", f"nothing for {key!r}")
+        # A bool is an int to Python, not to a reader of the file.
+        right = isinstance(value[key], kind) and (kind is not int or not isinstance(value[key], bool))
+        wanted = " or ".join(KINDS[one] for one in (kind if isinstance(kind, tuple) else (kind,)))
+        rule(right, f"{key} of {name}", f"must be {wanted}", repr(value[key])[:50])
+    for key in value:
+        rule(key in kinds, name, "must have no other entries than it is written with", repr(key)[:50])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -55,8 +54,7 @@ def compare(job: Job, folder: Path, *, splits: int, shown: Observer) -> list[dic
 
 def _with(fitted: Fitted, candidate: Candidate) -> Fitted:
     """The same rows with the model of another candidate, its operating point chosen on the same rows as ours."""
-    model = copy.copy(fitted.classifier)
-    model.keep_candidate(candidate)
+    model = fitted.with_model(candidate)
     held_out, deciding = fitted.held_out, deciding_rows(model, fitted.held_out)
     scores, labels = model.raw_scores(held_out.features)[deciding], columns_of_points(held_out)[deciding]
     weights = None if held_out.weights is None else held_out.weights[deciding]

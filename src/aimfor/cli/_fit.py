@@ -21,9 +21,9 @@ from aimfor.aims import aim as read_aim
 from aimfor.cli._job import Job
 from aimfor.cli._run import Run, alone_in
 from aimfor.cli._work_folder import WORK, empty, make_work_folder, remove_work_folder
-from aimfor.estimator import Classifier
-from aimfor.estimator import _holdout as parts
+from aimfor.estimator import Classifier, LabelledRows, fit_classifier, shared_out
 from aimfor.model_folder import save_model
+from aimfor.model_kinds import Fit
 from aimfor.operating_points import OperatingPoint, one_per_label, operating_point
 from aimfor.report import MAX_POINTS, UNSEEN, measure_label, story
 from aimfor.tables import Dataset, SplitPart
@@ -36,10 +36,10 @@ LIBRARIES = ("aimfor", "torch", "numpy", "scikit-learn", "pyarrow")
 
 @dataclass(frozen=True)
 class Fitted:
-    """A job that was done: the model, all its candidates (None with an exact solver) and the rows."""
+    """A job that was done: the model, its contest (None with an exact solver) and the rows."""
 
     classifier: Classifier
-    contest: Contest | None
+    fit: Fit | None
     dataset: Dataset
 
     @property
@@ -64,11 +64,19 @@ class Fitted:
 
     def scores(self, part: SplitPart, candidate: Candidate | None = None) -> np.ndarray:
         """Raw scores `[n, L]` of the rows of a part, by the model or by another candidate."""
-        model = self.classifier
-        if candidate is not None:
-            model = copy.copy(model)
-            model.keep_candidate(candidate)
-        return model.raw_scores(part.features)
+        return (self.classifier if candidate is None else self.with_model(candidate)).raw_scores(part.features)
+
+    @property
+    def contest(self) -> Contest | None:
+        """All candidates."""
+        return None if self.fit is None else self.fit.contest
+
+    def with_model(self, candidate: Candidate) -> Classifier:
+        """The classifier with the model of another candidate; the operating point is left as it is."""
+        assert self.fit is not None, "there is no candidate without a contest"
+        model = copy.copy(self.classifier)
+        model.model_ = self.fit.model_of(candidate)
+        return model
 
 
 def fit(job: Job, out: Path, *, command: str, resume: bool, shown: Observer) -> dict[str, Any]:
@@ -115,7 +123,7 @@ def _fit(job: Job, classifier: Classifier, out: Path, command: str, run: Run) ->
         "confidence": classifier.confidence,
         "stopped": run.stopped,
     }
-    chosen = {} if fitted.contest is None else fitted.contest.candidates[fitted.contest.chosen].loss
+    chosen = {} if fitted.contest is None else fitted.contest.winner.loss
     data = {
         "label_columns": list(job.labels),
         "labels": list(dataset.label_names),
@@ -137,12 +145,12 @@ def _fit(job: Job, classifier: Classifier, out: Path, command: str, run: Run) ->
 def train(classifier: Classifier, dataset: Dataset, observer: Observer) -> Fitted:
     """Fit the classifier on the rows of a data set."""
     held_out = tuple(dataset.validation) if len(dataset.validation.labels) else None
-    contest = classifier.fit_supervised(*dataset.train, held_out, observer)
+    fit = fit_classifier(classifier, *dataset.train, held_out, observer)
     if len(dataset.label_names) == 1:
         # Rows came as 0 and 1, a byte each; their names are these.
         classes = np.asarray(_as_values(dataset.classes))
         classifier.targets_ = dataclasses.replace(classifier.targets_, classes=classes)
-    return Fitted(classifier, contest, dataset)
+    return Fitted(classifier, fit, dataset)
 
 
 def _as_values(classes: tuple[str, str]) -> list[Any]:
@@ -195,7 +203,7 @@ def deciding_rows(classifier: Classifier, held_out: SplitPart) -> np.ndarray:
     """The numbers of those held-out rows that choose the threshold; with a confidence the others choose the model."""
     labels, weights = columns_of_points(held_out), held_out.weights
     present = np.arange(len(labels)) if weights is None else np.flatnonzero(weights)
-    index = classifier.share_out(parts.LabelledRows(held_out.features, labels[present], None, present))[1].index
+    index = shared_out(LabelledRows(held_out.features, labels[present], None, present), classifier)[1].index
     assert index is not None
     return index
 

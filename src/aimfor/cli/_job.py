@@ -12,7 +12,7 @@ from aimfor._base.errors import DataError, ModelFileError
 from aimfor._base.files import write_text
 from aimfor._base.json import read_json
 from aimfor.cli._work_folder import JOB
-from aimfor.estimator import Classifier
+from aimfor.estimator import Classifier, check_parameters
 from aimfor.tables import Dataset, open_table, prepare
 
 
@@ -54,7 +54,7 @@ class Job:
         # Rows are held back here, by group or time if so asked; without any, choices are made on the training rows.
         try:
             model = Classifier(self.aim, random_state=self.seed, validation_fraction=0, **self.options)
-            model.check_options()
+            check_parameters(model)
         except TypeError as error:  # of a written job, whose values may be anything
             raise ValueError(str(error)) from error
         return model

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -9,8 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aimfor._base import checks
-from aimfor.aims import Aim
+from aimfor._base.warnings import NoThresholdWarning
+from aimfor.aims import Aim, one_hot
 from aimfor.estimator._calibration import CalibrationCurve, calibration
+from aimfor.estimator._holdout import LabelledRows
 from aimfor.operating_points import OperatingPoint, one_per_label, operating_point
 
 # The reason of a label that no row ever had: such a label is never predicted, where others without a threshold refuse.
@@ -34,6 +38,63 @@ class Scored(NamedTuple):
     scores: np.ndarray
     weights: np.ndarray | None
     source: str
+
+
+def points_of_classifier(classifier: Any) -> tuple[OperatingPoint, ...]:
+    """The operating points of a fitted classifier, one per label or class."""
+    points = classifier.operating_point_
+    return points if isinstance(points, tuple) else (points,)
+
+
+def decide(
+    classifier: Any, aim: Aim, held_out: LabelledRows, whole: LabelledRows, earlier: Sequence[OperatingPoint] = ()
+) -> None:
+    """Choose thresholds, and curves of the chances, on rows held out; on all for a label that lacks a class there.
+
+    Args:
+        classifier: with its model; it gets `operating_point_`, `threshold_` and `calibration_`.
+        aim: what the model is judged by.
+        held_out: rows that choose.
+        whole: all rows.
+        earlier: the operating points so far, where training went on.
+    """
+    targets = classifier.targets_
+    curves_before = vars(classifier).pop("calibration_", [])  # of an earlier fit
+    rows = [scored(classifier, held_out, held_out.source)] * targets.num_outputs
+    if targets.several and classifier.confidence is None:
+        rare = (held_out.labels.min(0) == held_out.labels.max(0)) & (whole.labels.min(0) < whole.labels.max(0))
+        if rare.any():
+            others = scored(classifier, whole, f"{whole.source}, {held_out.source} lacking a class")
+            rows = [others if is_rare else one for one, is_rare in zip(rows, rare, strict=True)]
+    points = points_of(aim, rows, classifier.confidence)
+    if not classifier.model_.exact:
+        points = tuple(with_room(one, rows[label].scores[:, label]) for label, one in enumerate(points))
+    if targets.several:
+        points = marked(points, whole.labels, earlier)
+    stays = staying(rows, earlier)
+    set_points(classifier, kept(stays, earlier, points))
+    if classifier.calibrate:
+        stays = [one and bool(curves_before) for one in stays]
+        classifier.calibration_ = list(kept(stays, curves_before, curves_of(classifier.calibrate, rows)))
+
+
+def set_points(classifier: Any, points: tuple[OperatingPoint, ...]) -> None:
+    """Give a classifier its operating points and their thresholds."""
+    one_label = classifier.targets_.one_label
+    classifier.operating_point_ = points[0] if one_label else points
+    classifier.threshold_ = points[0].threshold if one_label else thresholds_of(points)
+
+
+def thresholds_of(points: Sequence[OperatingPoint]) -> np.ndarray:
+    """The thresholds, nan where there is none."""
+    return np.array([math.nan if point.threshold is None else point.threshold for point in points], dtype=np.float64)
+
+
+def scored(classifier: Any, rows: LabelledRows, source: str) -> Scored:
+    """Rows with the scores of the classifier's model."""
+    targets = classifier.targets_
+    labels = one_hot(rows.labels, len(targets.classes)) if targets.multiclass else rows.labels
+    return Scored(labels, classifier.model_.scores(rows.X, rows.index), rows.weights, source)
 
 
 def points_of(aim: Aim, rows: Sequence[Scored], confidence: float | None) -> tuple[OperatingPoint, ...]:
@@ -113,14 +174,25 @@ def never_positive(point: OperatingPoint) -> bool:
     return point.reason == NEVER_POSITIVE
 
 
-def decided(points: Sequence[OperatingPoint], scores: np.ndarray) -> np.ndarray:
-    """Scores `[n, L]` of several labels -> 0/1; refused for a label without a threshold that was positive once."""
+def decided(points: Sequence[OperatingPoint], scores: np.ndarray, on_no_threshold: str) -> np.ndarray:
+    """Scores `[n, L]` -> 0/1 at the operating points.
+
+    Args:
+        points: one per label.
+        scores: raw scores.
+        on_no_threshold: "negative" for 0 and a warning where no threshold qualified, "raise" for an error.
+    """
     found = np.zeros(scores.shape, dtype=np.int64)
     for label, point in enumerate(points):
-        if not never_positive(point):
-            got = f"none for label {label} of {point.aim!r}: {point.reason}"
-            checks.rule(point.threshold is not None, "predict", "needs a threshold", got)
+        if point.threshold is not None:
             found[:, label] = point.predict(scores[:, label])
+        elif not never_positive(point):
+            which = f" of label {label}" if len(points) > 1 else ""
+            why = f"no threshold{which} qualifies for {point.aim!r}: {point.reason}"
+            if on_no_threshold == "raise":
+                raise ValueError(f"predict needs a threshold, but {why}")
+            told = f"{why}; predict gives 0 positives, and decision_function still ranks"
+            warnings.warn(told, NoThresholdWarning, stacklevel=checks.callers_level())
     return found
 
 

@@ -78,3 +78,15 @@ def halves(held_out: LabelledRows) -> tuple[LabelledRows, LabelledRows]:
     choosing, deciding = held_back(classes, (len(classes) + 1) // 2, seed=0)
     half = f"the half of {held_out.source}"
     return held_out.some(choosing, half), held_out.some(deciding, f"{half} that did not choose the model")
+
+
+def shared_out(held_out: LabelledRows, classifier: Any) -> tuple[LabelledRows, LabelledRows]:
+    """Rows that choose the model and rows that choose its threshold: halves with a confidence, else the same.
+
+    Args:
+        held_out: rows that were not trained on, none of them of weight 0.
+        classifier: whose parameters decide.
+    """
+    # The solvers choose nothing on these rows.
+    by_halves = classifier.confidence is not None and classifier.solver == "sgd"
+    return halves(held_out) if by_halves else (held_out, held_out)

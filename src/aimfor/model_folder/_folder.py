@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -27,7 +26,8 @@ from aimfor._base.errors import ModelFileError
 from aimfor._base.files import not_written, read_bytes, sync_folder, write_bytes
 from aimfor.estimator import Classifier
 from aimfor.model_folder._restore import restore
-from aimfor.model_folder._schema import LoadedModel, facts_of, read_facts, shapes_of, tensors_of, to_text
+from aimfor.model_folder._schema import LoadedModel, facts_of, read_facts, tensor_bytes, tensors_of, to_text
+from aimfor.model_kinds import KINDS
 
 FACTS, TENSORS = "model.json", "model.safetensors"
 # What is larger is refused unread.
@@ -61,7 +61,7 @@ def save_model(
 
     Args:
         folder: made where there is none.
-        classifier: fitted, with model "linear" or "mlp".
+        classifier: fitted, with a model that has a name.
         preparation: a `Preparation` that makes its features from raw columns.
         extra: more entries of model.json, as plain data: where the rows came from, say. Readers do not check them.
         loss_state: `multipliers` and `thresholds` `[K, L]` and `priors` `[L]` of the loss, those that there are.
@@ -71,9 +71,11 @@ def save_model(
     """
     folder = Path(folder)
     check_is_fitted(classifier, ["model_", "calibration_"] if classifier.calibrate else "model_")
-    if classifier.model not in ("linear", "mlp"):
+    kind = KINDS.get(classifier.model_.kind)
+    if kind is None or not kind.stored:
+        names = ", ".join(f'"{name}"' for name, kind in KINDS.items() if kind.stored)
         raise ModelFileError(
-            f'model must be "linear" or "mlp" to be saved, as reading a file must run no code, got {classifier.model!r}'
+            f"model must be one of {names} to be saved, as reading a file must run no code, got {classifier.model!r}"
         )
     data = safetensors.torch.save(tensors_of(classifier, loss_state or {}))
     digest = hashlib.sha256(data).hexdigest()
@@ -112,11 +114,38 @@ def load_model(folder: str | os.PathLike[str]) -> LoadedModel:
     # The tensors still wait under their hash where a process was stopped just before their last renaming.
     path = folder / _waiting(facts["sha256"])
     path = path if os.path.lexists(path) else folder / TENSORS
-    data = read_bytes(path, 8 * sum(map(math.prod, shapes_of(facts).values())) + MOST_HEADER)
+    data = read_bytes(path, tensor_bytes(facts) + MOST_HEADER)
     if hashlib.sha256(data).hexdigest() != facts["sha256"]:
         raise ModelFileError(f"{path} must be the file that {FACTS} names by its hash, got another or a damaged one")
     with _told(f"{folder} must hold a model"):
         return restore(facts, read_tensors(data))
+
+
+def save(folder: str | os.PathLike[str], classifier: Classifier) -> None:
+    """Write a fitted classifier to a folder that `aimfor.load` reads, as plain data.
+
+    Whatever interrupts it, the folder holds the old model or the new one.
+
+    Args:
+        folder: made where there is none.
+        classifier: fitted, with a model that has a name.
+
+    Raises:
+        ModelFileError: where the model cannot be stored as data, or the folder cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> from sklearn.datasets import make_classification
+        >>> X, y = make_classification(200, random_state=0)
+        >>> model = Classifier("f1", model="linear", steps=20, random_state=0).fit(X, y)
+        >>> with tempfile.TemporaryDirectory() as run:
+        ...     save(run, model)
+        ...     bool((load(run).predict(X) == model.predict(X)).all())
+        True
+    """
+    if not isinstance(classifier, Classifier):
+        raise TypeError(f"classifier must be an aimfor.Classifier, got {type(classifier).__name__}")
+    save_model(folder, classifier)
 
 
 def load(path: str | os.PathLike[str]) -> Classifier | Pipeline:

@@ -15,11 +15,11 @@ from aimfor._base.errors import ModelFileError
 from aimfor._base.files import write_bytes
 from aimfor.aims import aim as read_aim
 from aimfor.estimator import Classifier, never_positive
-from aimfor.training import Layers
 
 # Old enough for the runtimes in use, new enough for all that is used here.
 OPSETS = {"": 17, "ai.onnx.ml": 3}
 IR_VERSION = 8
+OF_ML = ("OneHotEncoder", "TreeEnsembleRegressor")  # operators of the domain ai.onnx.ml
 # What protobuf can hold.
 MOST_BYTES = 2**31 - 1
 SCORE, DECISION = "score", "decision"
@@ -31,11 +31,11 @@ def export_onnx(classifier: Classifier, preparation: Any, path: str | os.PathLik
     With a preparation there is one input for each raw column, `[n, 1]`: numbers and booleans as double, NaN where they
     are missing, categories as strings, "" where they are missing; a column that has the name of an output is called
     "... (input)". Without one there is the input "features", double `[n, D]`. The output "score" holds the raw scores,
-    float `[n, L]`; "decision" has 0 or 1 for each, or for more than two classes `[n, 1]` the number of the class. Where
-    a label has no threshold nothing is decided, and that output is not there.
+    float `[n, L]`; "decision" has 0 or 1 for each, or for more than two classes `[n, 1]` the number of the class. A
+    label without a threshold is decided as `predict` does it; where that would raise, the output is not there.
 
     Args:
-        classifier: fitted, with model "linear" or "mlp".
+        classifier: fitted, with a model whose kind has an ONNX form.
         preparation: the `Preparation` that makes its features, or None.
         path: of the file.
 
@@ -43,8 +43,6 @@ def export_onnx(classifier: Classifier, preparation: Any, path: str | os.PathLik
         ModelFileError: where the model cannot be put so, or the file cannot be written.
     """
     check_is_fitted(classifier, "model_")
-    if not isinstance(classifier.model_, Layers):
-        raise ModelFileError(f'model must be "linear" or "mlp" to be exported, got {classifier.model!r}')
     graph = _Graph(set() if preparation is None else set(preparation.inputs))
     if preparation is None:
         features = graph.input("features", TensorProto.DOUBLE, classifier.n_features_in_)
@@ -78,12 +76,26 @@ class _Graph:
         self.constants.append(numpy_helper.from_array(np.ascontiguousarray(values, dtype=dtype), name))
         return name
 
-    def __call__(self, kind: str, *inputs: str, name: str | None = None, **attributes: Any) -> str:
+    def __call__(self, operator: str, *inputs: str, name: str | None = None, **attributes: Any) -> str:
         """Add a node and give the name of its output."""
-        name = name or f"{self.prefix}{len(self.nodes)} {kind}"
-        domain = "ai.onnx.ml" if kind == "OneHotEncoder" else ""
-        self.nodes.append(helper.make_node(kind, list(inputs), [name], domain=domain, **attributes))
+        name = name or f"{self.prefix}{len(self.nodes)} {operator}"
+        domain = "ai.onnx.ml" if operator in OF_ML else ""
+        self.nodes.append(helper.make_node(operator, list(inputs), [name], domain=domain, **attributes))
         return name
+
+    def log_odds(self, scores: str, num_classes: int) -> str:
+        """As `aimfor.log_odds`, which see: the others of the top class are summed on their own."""
+        axis = self.constant([1], np.int64)
+        top = self("ReduceMax", scores, axes=[1])
+        is_top = self("Equal", self("ArgMax", scores, axis=1), self.constant([np.arange(num_classes)], np.int64))
+        exps = self("Exp", self("Sub", scores, top))
+        others = self("Sub", self("ReduceSum", exps, axis), exps)
+        log_others = self("Add", self("Log", self("Where", is_top, self.constant(1.0), others)), top)
+        rest = self("Where", is_top, self.constant(-np.inf), scores)
+        second = self("ReduceMax", rest, axes=[1])
+        sums = self("ReduceSum", self("Exp", self("Sub", rest, second)), axis)
+        log_others_of_top = self("Add", self("Log", sums), second)
+        return self("Sub", scores, self("Where", is_top, log_others_of_top, log_others))
 
     def output(self, name: str, kind: int, width: int) -> None:
         self.outputs.append(helper.make_tensor_value_info(name, kind, ["n", width]))
@@ -156,20 +168,10 @@ def _one_hot(graph: _Graph, column: dict[str, Any], name: str) -> str:
 
 
 def _score(graph: _Graph, classifier: Classifier, features: str) -> None:
-    mean, scale = classifier.scaling_
-    hidden = features if mean is None else graph("Sub", features, graph.constant(mean))
-    hidden = graph("Div", hidden, graph.constant(scale))
-    tensors = classifier.model_.head(0)
-    num_layers = len(tensors) // 2
-    for layer in range(num_layers):
-        weight, offset = (tensors[f"{name}.{layer}"].double().cpu().numpy() for name in ("weights", "offsets"))
-        hidden = graph("Add", graph("MatMul", hidden, graph.constant(weight)), graph.constant(offset))
-        hidden = graph("Relu", hidden) if layer < num_layers - 1 else hidden
-    if classifier.targets_.multiclass:
-        hidden = _log_odds(graph, hidden, len(classifier.classes_))
+    hidden = classifier.model_.to_onnx(graph, features)
     # As the classifier does: in double, then rounded to float.
     score = graph("Cast", hidden, name=SCORE, to=TensorProto.FLOAT)
-    graph.output(SCORE, TensorProto.FLOAT, classifier.model_.num_labels)
+    graph.output(SCORE, TensorProto.FLOAT, classifier.model_.num_outputs)
     if classifier.targets_.multiclass:
         graph("ArgMax", score, name=DECISION, axis=1, keepdims=1)
         graph.output(DECISION, TensorProto.INT64, 1)
@@ -183,24 +185,11 @@ def _score(graph: _Graph, classifier: Classifier, features: str) -> None:
 
 
 def _thresholds(classifier: Classifier) -> list[float] | None:
-    """One per label, infinite for a label that was never positive; None where `predict` would refuse."""
+    """One per label, infinite for a label that is never predicted; None where `predict` would refuse."""
     points: Any = classifier.operating_point_
-    if classifier.targets_.one_label:
-        return None if points.threshold is None else [points.threshold]
-    thresholds = [np.inf if never_positive(point) else point.threshold for point in points]
-    return None if None in thresholds else thresholds
-
-
-def _log_odds(graph: _Graph, scores: str, num_classes: int) -> str:
-    """As `aimfor.log_odds`, which see: the others of the top class are summed on their own."""
-    axis = graph.constant([1], np.int64)
-    top = graph("ReduceMax", scores, axes=[1])
-    is_top = graph("Equal", graph("ArgMax", scores, axis=1), graph.constant([np.arange(num_classes)], np.int64))
-    exps = graph("Exp", graph("Sub", scores, top))
-    others = graph("Sub", graph("ReduceSum", exps, axis), exps)
-    log_others = graph("Add", graph("Log", graph("Where", is_top, graph.constant(1.0), others)), top)
-    rest = graph("Where", is_top, graph.constant(-np.inf), scores)
-    second = graph("ReduceMax", rest, axes=[1])
-    sums = graph("ReduceSum", graph("Exp", graph("Sub", rest, second)), axis)
-    log_others_of_top = graph("Add", graph("Log", sums), second)
-    return graph("Sub", scores, graph("Where", is_top, log_others_of_top, log_others))
+    thresholds = []
+    for point in (points,) if classifier.targets_.one_label else points:
+        if point.threshold is None and classifier.on_no_threshold == "raise" and not never_positive(point):
+            return None
+        thresholds.append(np.inf if point.threshold is None else point.threshold)
+    return thresholds

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from aimfor._base import checks
 from aimfor._base.checks import rule
+from aimfor._base.json import check_entries
 from aimfor.aims import NUMBER
 from aimfor.aims import aim as read_aim
-from aimfor.estimator import CalibrationCurve, Classifier, Constant, Isotonic, Logistic, Targets
+from aimfor.estimator import (
+    CalibrationCurve,
+    Classifier,
+    Constant,
+    Isotonic,
+    Logistic,
+    Targets,
+    check_parameters,
+    set_points,
+)
 from aimfor.model_folder._schema import (
     CLASS_DTYPES,
     CURVES,
@@ -24,20 +32,18 @@ from aimfor.model_folder._schema import (
     MOST_CLASS_CHARACTERS,
     NOT_OPTIONS,
     LoadedModel,
-    check_kinds,
-    check_tensors,
     number,
     shapes_of,
     texts,
 )
+from aimfor.model_kinds import check_tensors, kind_named
 from aimfor.operating_points import OperatingPoint
-from aimfor.training import Layers, Scaling
 
 
 def restore(facts: dict[str, Any], tensors: dict[str, Tensor]) -> LoadedModel:
     """The classifier as it came out of `fit`, and what was kept with it."""
-    check_tensors(tensors, shapes_of(facts))
-    architecture = facts["architecture"]
+    shapes, architecture = shapes_of(facts), facts["architecture"]
+    check_tensors({name: tensors[name] for name in tensors if name in shapes}, shapes)
     num_labels, num_features = architecture["num_labels"], architecture["num_features"]
     classifier = _unfitted(facts)
     classifier.n_features_in_ = num_features
@@ -47,11 +53,9 @@ def restore(facts: dict[str, Any], tensors: dict[str, Tensor]) -> LoadedModel:
         names = texts("feature_names", facts["feature_names"])
         rule(len(names) == num_features, "feature_names", f"must be {num_features}", len(names))
         vars(classifier)["feature_names_in_"] = np.array(names, dtype=object)
-    mean = tensors["scaling.mean"].numpy() if architecture["centred"] else None
-    classifier.scaling_ = Scaling(mean, tensors["scaling.scale"].numpy())
-    classifier.model_ = Layers(1, num_features, num_labels, architecture["hidden_sizes"], torch.Generator()).double()
-    network = {name.removeprefix("network."): tensor for name, tensor in tensors.items() if name.startswith("network.")}
-    classifier.model_.load_state_dict(network)
+    own = {name: tensor for name, tensor in tensors.items() if name not in shapes}
+    classifier.model_ = kind_named(architecture["model"]).from_tensors(architecture, own)
+    rule(classifier.model_.num_outputs == num_labels, "the model", f"must have {num_labels} outputs", "others")
     _set_points(classifier, facts["operating_points"], tensors["thresholds"].numpy())
     if classifier.calibrate:
         curves = [_curve(entry) for entry in facts["calibration"] or []]
@@ -73,12 +77,12 @@ def _unfitted(facts: Mapping[str, Any]) -> Classifier:
         scalar = value is None or isinstance(value, (bool, int, float, str))
         rule(scalar or name == "hidden_layer_sizes", name, "must be one number or text", repr(value)[:50])
     sizes = options.get("hidden_layer_sizes", [64])
-    right = isinstance(sizes, list) and (architecture["model"] == "linear" or sizes == architecture["hidden_sizes"])
+    right = isinstance(sizes, list) and sizes == (architecture.get("hidden_sizes") or sizes)
     rule(right, "hidden_layer_sizes", "must be those of the architecture", repr(sizes)[:50])
     _check_aim(re.sub(r"\(([^()]*)\)", _first_target, facts["aim"]))
     chosen = {**options, "hidden_layer_sizes": tuple(sizes)}
     classifier = Classifier(facts["aim"], model=architecture["model"], **chosen)
-    for count in classifier.check_options().label_counts():
+    for count in check_parameters(classifier).label_counts():
         rule(count == architecture["num_labels"], "aim", "must have one target per label", count)
     if classifier.confidence is not None:
         checks.in_range("confidence", classifier.confidence, 0, 1, open_low=True, open_high=True)
@@ -102,7 +106,7 @@ def _first_target(targets: re.Match[str]) -> str:
 
 
 def _classes(given: dict[str, Any], num_labels: int, multiclass: bool) -> np.ndarray:
-    check_kinds("classes", given, {"dtype": str, "values": list})
+    check_entries("classes", given, {"dtype": str, "values": list})
     dtype, values = given["dtype"], given["values"]
     checks.choice("the dtype of classes", dtype, (*CLASS_DTYPES, "text", "object"))
     if dtype in ("text", "object"):
@@ -129,11 +133,9 @@ def _set_points(classifier: Classifier, given: list[Any], thresholds: np.ndarray
         _check_aim(entry.get("aim"))
     points = tuple(OperatingPoint.from_json(entry) for entry in given)
     rule(len(points) == len(thresholds), "operating_points", f"must be {len(thresholds)}", len(points))
-    found = np.array([math.nan if point.threshold is None else point.threshold for point in points])
-    same = np.array_equal(found, thresholds, equal_nan=True)
+    set_points(classifier, points)
+    same = np.array_equal(np.array(classifier.threshold_, dtype=np.float64, ndmin=1), thresholds, equal_nan=True)
     rule(same, "tensor thresholds", "must have the thresholds of the operating points", "others")
-    classifier.operating_point_ = points[0] if classifier.targets_.one_label else points
-    classifier.threshold_ = points[0].threshold if classifier.targets_.one_label else found
 
 
 def _curve(given: Any) -> CalibrationCurve:
@@ -143,7 +145,7 @@ def _curve(given: Any) -> CalibrationCurve:
         raise ValueError(f"the kind of a calibration must be one of {', '.join(CURVES)}, got {given.get('kind')!r:.50}")
     entries = {name: entry for name, entry in given.items() if name != "kind"}
     names = [field.name for field in dataclasses.fields(kind)]
-    check_kinds("calibration", entries, dict.fromkeys(names, list if kind is Isotonic else (int, float)))
+    check_entries("calibration", entries, dict.fromkeys(names, list if kind is Isotonic else (int, float)))
     if kind is Constant:
         return Constant(checks.in_range("a constant chance", entries["value"], 0, 1))
     if kind is Logistic:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
 import json
 import math
 import platform
@@ -21,20 +20,12 @@ from torch import Tensor
 
 from aimfor._base import checks
 from aimfor._base.checks import rule
+from aimfor._base.json import NONE, check_entries
 from aimfor.aims import aim as read_aim
 from aimfor.estimator import CalibrationCurve, Classifier, Constant, Isotonic, Logistic
+from aimfor.model_kinds import kind_named
 
 FORMAT, FORMAT_VERSION = "aimfor model", 1
-NONE = type(None)
-KINDS = {
-    str: "a text",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    list: "a list",
-    dict: "an object",
-    NONE: "null",
-}
 ENTRIES = {
     "format": str,
     "format_version": int,
@@ -52,14 +43,8 @@ ENTRIES = {
     "sha256": str,
     "checksum": str,
 }
-ARCHITECTURE = {
-    "model": str,
-    "hidden_sizes": list,
-    "num_features": int,
-    "num_labels": int,
-    "multiclass": bool,
-    "centred": bool,
-}
+# What the description of every kind of model has; a kind adds its own.
+COMMON = ("model", "num_features", "num_labels", "multiclass")
 CURVES = {"constant": Constant, "logistic": Logistic, "isotonic": Isotonic}
 LOSS_STATE = ("multipliers", "thresholds", "priors")
 CLASS_DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
@@ -84,17 +69,12 @@ class LoadedModel(NamedTuple):
 
 
 def tensors_of(classifier: Classifier, loss_state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """All numbers of a fitted classifier by name, in double, which holds them exactly."""
-    mean, scale = classifier.scaling_
-    threshold = classifier.threshold_
-    tensors = {
-        **{f"network.{name}": tensor for name, tensor in classifier.model_.state_dict().items()},
-        **({} if mean is None else {"scaling.mean": torch.from_numpy(mean)}),
-        "scaling.scale": torch.from_numpy(scale),
-        "thresholds": torch.from_numpy(np.atleast_1d(np.asarray(threshold, dtype=np.float64))),
-        **{f"loss.{name}": tensor for name, tensor in loss_state.items()},
-    }
-    return {name: tensor.detach().cpu().double().contiguous().clone() for name, tensor in tensors.items()}
+    """All numbers of a fitted classifier by name."""
+    thresholds = np.atleast_1d(np.asarray(classifier.threshold_, dtype=np.float64))
+    tensors = {"thresholds": torch.from_numpy(thresholds), **{f"loss.{name}": one for name, one in loss_state.items()}}
+    # In double, which holds them exactly.
+    shared = {name: tensor.detach().cpu().double().contiguous().clone() for name, tensor in tensors.items()}
+    return {**classifier.model_.to_tensors(), **shared}
 
 
 def facts_of(
@@ -117,14 +97,7 @@ def facts_of(
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "aim": str(read_aim(classifier.aim)),
-        "architecture": {
-            "model": classifier.model,
-            "hidden_sizes": classifier.hidden_layer_sizes if classifier.model == "mlp" else [],
-            "num_features": classifier.n_features_in_,
-            "num_labels": classifier.model_.num_labels,
-            "multiclass": classifier.targets_.multiclass,
-            "centred": classifier.scaling_.mean is not None,
-        },
+        "architecture": classifier.model_.describe(),
         "classes": {
             "dtype": "text" if classifier.classes_.dtype.kind == "U" else str(classifier.classes_.dtype),
             "values": classifier.classes_.tolist(),
@@ -192,7 +165,7 @@ def read_facts(text: bytes) -> dict[str, Any]:
         raise ValueError(f'format must be "{FORMAT}", got something else')
     known = facts.get("format_version")
     rule(known == FORMAT_VERSION, "format_version", f"must be {FORMAT_VERSION} for this aimfor", repr(known)[:50])
-    check_kinds("a model", {name: entry for name, entry in facts.items() if name in ENTRIES}, ENTRIES)
+    check_entries("a model", {name: entry for name, entry in facts.items() if name in ENTRIES}, ENTRIES)
     rest = {name: entry for name, entry in facts.items() if name != "checksum"}
     rule(_checksum(rest) == facts["checksum"], "checksum", "must be that of the file", "another: it was changed")
     hexadecimal = len(facts["sha256"]) == 64 and set(facts["sha256"]) <= set("0123456789abcdef")
@@ -202,72 +175,37 @@ def read_facts(text: bytes) -> dict[str, Any]:
     return facts
 
 
+def tensor_bytes(facts: Mapping[str, Any]) -> int:
+    """The most bytes that the tensors of these facts take."""
+    kind = kind_named(facts["architecture"]["model"])
+    return kind.tensor_bytes(facts["architecture"]) + 8 * sum(map(math.prod, shapes_of(facts).values()))
+
+
 def shapes_of(facts: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """The tensors that belong to these facts, by name."""
-    architecture = facts["architecture"]
-    num_features, num_labels = architecture["num_features"], architecture["num_labels"]
-    shapes: dict[str, tuple[int, ...]] = {}
-    sizes = [num_features, *architecture["hidden_sizes"], num_labels]
-    for layer, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
-        shapes[f"network.weights.{layer}"] = (1, inputs, outputs) if layer else (inputs, 1, outputs)
-        shapes[f"network.offsets.{layer}"] = (1, outputs)
-    if architecture["centred"]:
-        shapes["scaling.mean"] = (num_features,)
-    return {
-        **shapes,
-        "scaling.scale": (num_features,),
-        "thresholds": (num_labels,),
-        **{f"loss.{name}": tuple(shape) for name, shape in facts["loss"].items()},
-    }
+    """The tensors beside those of the model itself, by name."""
+    state = {f"loss.{name}": tuple(shape) for name, shape in facts["loss"].items()}
+    return {"thresholds": (facts["architecture"]["num_labels"],), **state}
 
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"a number must be finite, got {name}")
 
 
-def check_kinds(name: str, value: dict[str, Any], kinds: Mapping[str, Any]) -> None:
-    """Whether a JSON object has these entries, all and alone, each of its kind."""
-    for key, kind in kinds.items():
-        rule(key in value, name, "must be whole", f"nothing for {key!r}")
-        # A bool is an int to Python, not to a reader of the file.
-        right = isinstance(value[key], kind) and (kind is not int or not isinstance(value[key], bool))
-        wanted = " or ".join(KINDS[one] for one in (kind if isinstance(kind, tuple) else (kind,)))
-        rule(right, f"{key} of {name}", f"must be {wanted}", repr(value[key])[:50])
-    for key in value:
-        rule(key in kinds, name, "must have no other entries than it is written with", repr(key)[:50])
-
-
 def _check_architecture(architecture: dict[str, Any]) -> None:
-    check_kinds("architecture", architecture, ARCHITECTURE)
-    checks.choice("model", architecture["model"], ("linear", "mlp"))
-    for size in architecture["hidden_sizes"]:
-        checks.whole_number("a hidden size", size, at_least=1)
-    linear = architecture["model"] == "linear"
-    rule(not (linear and architecture["hidden_sizes"]), "hidden_sizes", "must be none for a linear model", "some")
+    for name, types in zip(COMMON, (str, int, int, bool), strict=True):
+        check_entries("architecture", {name: architecture[name]} if name in architecture else {}, {name: types})
     checks.whole_number("num_features", architecture["num_features"], at_least=1)
     checks.whole_number("num_labels", architecture["num_labels"], at_least=3 if architecture["multiclass"] else 1)
+    kind_named(architecture["model"]).tensor_bytes(architecture)  # refuses what is no description of its kind
 
 
 def _check_loss(shapes: dict[str, Any], num_labels: int) -> None:
-    check_kinds("loss", shapes, {name: list for name in shapes if name in LOSS_STATE})
+    check_entries("loss", shapes, {name: list for name in shapes if name in LOSS_STATE})
     for name, shape in shapes.items():
         for size in shape:
             checks.whole_number(f"the shape of loss.{name}", size, at_least=0)
         right = len(shape) == (1 if name == "priors" else 2) and shape[-1] == num_labels
         rule(right, f"the shape of loss.{name}", f"must end with {num_labels}, the labels", shape)
-
-
-def check_tensors(tensors: dict[str, Tensor], shapes: dict[str, tuple[int, ...]]) -> None:
-    same = tensors.keys() == shapes.keys()
-    rule(same, "the tensors", f"must be {', '.join(shapes)[:200]}", f"{', '.join(tensors)[:200]!r}")
-    for name, shape in shapes.items():
-        tensor = tensors[name]
-        rule(tensor.dtype == torch.float64, f"tensor {name}", "must be float64", tensor.dtype)
-        rule(tuple(tensor.shape) == shape, f"tensor {name}", f"must have shape {shape}", tuple(tensor.shape))
-        # A label without a threshold has NaN there, which its operating point explains.
-        right = name == "thresholds" or bool(tensor.isfinite().all())
-        rule(right, f"tensor {name}", "must be finite", "a number that is not")
-    rule(bool((tensors["scaling.scale"] > 0).all()), "tensor scaling.scale", "must be above 0", "a number that is not")
 
 
 def number(name: str, value: Any) -> float:

@@ -1,4 +1,6 @@
 from ._contest import Contest as Contest
+from ._contest import HeadTraining as HeadTraining
+from ._contest import JudgedRows as JudgedRows
 from ._contest import compete as compete
 from ._loop import Budget as Budget
 from ._loop import Candidate as Candidate

@@ -3,16 +3,18 @@
 No single recipe is best everywhere, log-loss included, so none is bet on: log-loss with several decays comes first,
 then the aim and its area with convex and tight surrogates, from the weights of log-loss and from scratch. Where
 log-loss is not at its minimum by then it goes on beside them, so that nothing wins by its steps alone. Exact metrics on
-validation rows choose, and log-loss is left only for a difference that the noise of those rows does not explain.
+validation rows choose. Log-loss stays the choice unless another candidate beats it by more than the noise of the rows.
 
 At a point the metric of few rows is noise in good part: one negative among the first can take half of a recall at a
-precision. Where looks and candidates are compared, the area under the precision-recall curve therefore counts too.
+precision. Where evaluations and candidates are compared, the area under the precision-recall curve therefore counts
+too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -39,107 +41,156 @@ class Contest(NamedTuple):
     candidates: list[Candidate]
     chosen: int
 
+    @property
+    def winner(self) -> Candidate:
+        """The chosen candidate."""
+        return self.candidates[self.chosen]
+
     def best(self, wanted: Callable[[Recipe], bool]) -> Candidate | None:
         """The best candidate of a kind of recipe, None where none was trained."""
         found = [one for one in self.candidates if wanted(one.recipe)]
         return best_of(found) if found else None
 
 
-def compete(
-    make_heads: Callable[[int, int], Heads],
-    aim: Aim,
-    data: Data,
-    validation: Data,
-    *,
-    multiclass: bool,
-    single: Recipe | None,
-    restarts: int,
-    decays: Sequence[float],
-    budget: Budget,
-    seed: int,
-    observer: Observer,
-) -> Contest:
-    """Train candidates and choose among them on the validation rows.
+@dataclass(frozen=True)
+class JudgedRows:
+    """Rows that choose among candidates by an aim.
 
-    Args:
+    Attributes:
+        aim: what the model is judged by.
+        labels: `[n, L]` of 0/1.
+        weights: `[n]`, or None for 1.
+    """
+
+    aim: Aim
+    labels: np.ndarray
+    weights: np.ndarray | None
+
+    @classmethod
+    def of(cls, aim: Aim, data: Data, num_classes: int | None) -> JudgedRows:
+        """The rows of some data; with a number of classes its labels are classes."""
+        labels, weights = data.labels.numpy(), None if data.weights is None else data.weights.numpy()
+        return cls(aim, labels if num_classes is None else one_hot(labels, num_classes), weights)
+
+    @property
+    def blind(self) -> bool:
+        """Whether they can judge nothing, as every label lacks a class."""
+        return bool((self.labels.min(0) == self.labels.max(0)).all())
+
+    def judge(self, scores: np.ndarray) -> Judgement:
+        """How good scores `[n, L]` of these rows are."""
+        return judgement(self.aim, scores, self.labels, self.weights)
+
+
+@dataclass(frozen=True)
+class HeadTraining:
+    """What all stages of a contest of heads share.
+
+    Attributes:
         make_heads: gives new heads from their number and a seed.
         aim: what the model is judged by.
         data: rows to train on.
         validation: rows to choose on.
         multiclass: whether labels are classes.
+        budget: how long and how fast.
+        seed: of starts, order and resampling.
+        observer: follows training.
+    """
+
+    make_heads: Callable[[int, int], Heads]
+    aim: Aim
+    data: Data
+    validation: Data
+    multiclass: bool
+    budget: Budget
+    seed: int
+    observer: Observer
+
+    @cached_property
+    def generator(self) -> np.random.Generator:
+        """Of orders and samples of rows; the stages share it one after the other."""
+        return np.random.default_rng(self.seed)
+
+    @cached_property
+    def judged(self) -> JudgedRows:
+        """The validation rows as they judge."""
+        num_classes = self.make_heads(1, self.seed).num_labels if self.multiclass else None
+        return JudgedRows.of(self.aim, self.validation, num_classes)
+
+    def train(self, heads: Heads, recipes: Sequence[Recipe], stage: str) -> list[Candidate]:
+        """Train heads by batches."""
+        return train(
+            heads,
+            recipes,
+            self.data,
+            self.validation.rows,
+            self.judged.judge,
+            budget=self.budget,
+            multiclass=self.multiclass,
+            generator=self.generator,
+            observer=self.observer,
+            stage=stage,
+            blind=self.judged.blind,
+        )
+
+    def evaluate(self, heads: Heads, recipes: Sequence[Recipe]) -> list[Candidate]:
+        """Heads as they are."""
+        return look(heads, recipes, self.validation.rows, self.judged.judge, 0, self.multiclass)
+
+
+def compete(training: HeadTraining, *, single: Recipe | None, restarts: int, decays: Sequence[float]) -> Contest:
+    """Train candidates and choose among them on the validation rows.
+
+    Args:
+        training: rows, heads, budget and seed.
         single: the only recipe to train; None for all of them.
         restarts: candidates from scratch for each recipe.
         decays: tried with log-loss.
-        budget: how long and how fast.
-        seed: of starts, order and resampling.
-        observer: what goes on beside.
 
     Returns:
         All candidates and which of them to keep.
     """
-    generator = np.random.default_rng(seed)
-    labels, weights = validation.labels.numpy(), None if validation.weights is None else validation.weights.numpy()
-    if multiclass:
-        labels = one_hot(labels, make_heads(1, seed).num_labels)
-    blind = bool((labels.min(0) == labels.max(0)).all())
-
-    def judge(scores: np.ndarray) -> Judgement:
-        return judgement(aim, scores, labels, weights)
-
-    def trained(heads: Heads, recipes: list[Recipe], stage: str) -> list[Candidate]:
-        return train(
-            heads,
-            recipes,
-            data,
-            validation.rows,
-            judge,
-            budget=budget,
-            multiclass=multiclass,
-            generator=generator,
-            observer=observer,
-            stage=stage,
-            blind=blind,
-        )
-
+    seed = training.seed
     if single is not None:
-        return Contest(trained(make_heads(1, seed), [single], LOG_LOSS if single.aim is None else THE_AIM), 0)
-    recipes = log_loss_recipes(decays, multiclass)
-    heads = make_heads(len(recipes), seed)
+        stage = LOG_LOSS if single.aim is None else THE_AIM
+        return Contest(training.train(training.make_heads(1, seed), [single], stage), 0)
+    recipes = log_loss_recipes(decays, training.multiclass)
+    heads = training.make_heads(len(recipes), seed)
     linear = heads if isinstance(heads, Layers) and heads.linear else None
-    if linear is None:
-        candidates = trained(heads, recipes, LOG_LOSS)
-    else:  # log-loss has one minimum, which is then found exactly
-
-        def look_at(heads: Layers, recipes: list[Recipe]) -> list[Candidate]:
-            return look(heads, recipes, validation.rows, judge, 0, multiclass)
-
-        observer.on_stage_begin(LOG_LOSS)
-        if (kept := observer.saved(LOG_LOSS)) is not None:
-            with resuming(LOG_LOSS):
-                linear.load_state_dict(kept.tensors)
-                generator.bit_generator.state = kept.facts["generator"]
-        else:
-            converge_(linear, recipes, data, multiclass, generator)
-        now = SavedState({"generator": generator.bit_generator.state}, linear.state_dict())
-        candidates = look_at(linear, recipes)
-        if linear.num_labels > 1 and len(decays) > 1:
-            leader = best_of(candidates).recipe
-            nearer = [replace(leader, decay=leader.decay * factor) for factor in NEARER]
-            heads = make_heads(len(nearer), seed)
-            assert isinstance(heads, Layers)
-            converge_(heads, nearer, data, multiclass, generator)
-            candidates += look_at(heads, nearer)
-        if kept is None:
-            observer.on_evaluation([seen_of(LOG_LOSS, one, 0) for one in candidates], best_of(candidates).value)
-            observer.save(LOG_LOSS, now)
+    candidates = _converged(training, linear, recipes) if linear else training.train(heads, recipes, LOG_LOSS)
     # Of equal ones the plain with the strongest decay.
     best = max(candidates, key=lambda one: (one.merit, not one.recipe.balanced, one.recipe.decay))
-    recipes = aim_recipes(aim, best.recipe.decay, restarts)
-    if linear is None:
+    recipes = aim_recipes(training.aim, best.recipe.decay, restarts)
+    if not linear:
         recipes.append(replace(best.recipe, start="log-loss"))
-    heads = make_heads(len(recipes), seed + 1)
+    heads = training.make_heads(len(recipes), seed + 1)
     for index, recipe in enumerate(recipes):
         if recipe.start == "log-loss":
             heads.set_head_(index, best.tensors)
-    candidates += trained(heads, recipes, THE_AIM)
-    return Contest(candidates, choose(candidates, aim, labels, weights, seed))
+    candidates += training.train(heads, recipes, THE_AIM)
+    return Contest(candidates, choose(candidates, training.aim, training.judged.labels, training.judged.weights, seed))
+
+
+def _converged(training: HeadTraining, heads: Layers, recipes: Sequence[Recipe]) -> list[Candidate]:
+    """Log-loss of linear heads, whose one minimum is found exactly."""
+    generator, observer = training.generator, training.observer
+    observer.on_stage_begin(LOG_LOSS)
+    if (state := observer.saved(LOG_LOSS)) is not None:
+        with resuming(LOG_LOSS):
+            heads.load_state_dict(state.tensors)
+            generator.bit_generator.state = state.facts["generator"]
+    else:
+        converge_(heads, recipes, training.data, training.multiclass, generator)
+    reached = SavedState({"generator": generator.bit_generator.state}, heads.state_dict())
+    candidates = training.evaluate(heads, recipes)
+    if heads.num_labels > 1 and len({recipe.decay for recipe in recipes}) > 1:
+        leader = best_of(candidates).recipe
+        nearer = [replace(leader, decay=leader.decay * factor) for factor in NEARER]
+        more = training.make_heads(len(nearer), training.seed)
+        assert isinstance(more, Layers)
+        converge_(more, nearer, training.data, training.multiclass, generator)
+        candidates += training.evaluate(more, nearer)
+    if state is None:
+        observer.on_evaluation([seen_of(LOG_LOSS, one, 0) for one in candidates], best_of(candidates).value)
+        observer.save(LOG_LOSS, reached)
+    return candidates

@@ -59,6 +59,7 @@ class Candidate(NamedTuple):
         tensors: its weights.
         step: batches trained when it was best.
         loss: multipliers, thresholds and priors of its loss then; empty for log-loss.
+        kind: name of its model kind.
     """
 
     recipe: Recipe
@@ -68,6 +69,7 @@ class Candidate(NamedTuple):
     tensors: dict[str, Tensor]
     step: int
     loss: dict[str, Tensor]
+    kind: str = ""
 
 
 Judge = Callable[[np.ndarray], Judgement]

@@ -1,0 +1,149 @@
+"""From rows to a fitted classifier: hold rows back, train candidates, keep one, choose its threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils import check_random_state
+
+from aimfor._base import checks
+from aimfor.aims import Aim
+from aimfor.estimator._decisions import decide
+from aimfor.estimator._holdout import TRAINED, LabelledRows, divided, shared_out
+from aimfor.estimator._inputs import check_confidence, check_rows, check_validation
+from aimfor.estimator._parameters import check_parameters, settings_of
+from aimfor.model_kinds import Fit, NetworkKind, Problem, Task, kind_of
+from aimfor.solvers import solve_by_lp, solve_by_search, warn_of_infeasible
+from aimfor.training import Contest, Data, FeatureRows, Observer, Scaling
+
+
+def fit_classifier(
+    classifier: Any, X: Any, y: Any, sample_weight: Any, validation_data: Any, observer: Observer
+) -> Fit | None:
+    """`Classifier.fit` for callers that save its state, stop it or compare its candidates.
+
+    Args:
+        classifier: a `Classifier`; it is as before where something goes wrong.
+        X: as in `Classifier.fit`.
+        y: as in `Classifier.fit`.
+        sample_weight: as in `Classifier.fit`.
+        validation_data: as in `Classifier.fit`.
+        observer: follows training.
+
+    Returns:
+        The contest with its models; None with an exact solver, which has no candidates.
+    """
+    # Whatever the caller is in, training needs gradients.
+    with unchanged_on_error(classifier, {}), torch.inference_mode(False):
+        return _fit(classifier, X, y, sample_weight, validation_data, observer)
+
+
+@contextmanager
+def unchanged_on_error(classifier: Any, copies: dict[str, Any]) -> Iterator[None]:
+    """Inside, an error or an interruption leaves the classifier as it was.
+
+    Args:
+        classifier: whose attributes change inside.
+        copies: attributes that are changed in place, as they were.
+    """
+    before = {**vars(classifier), **copies}
+    try:
+        yield
+    except BaseException:
+        vars(classifier).clear()
+        vars(classifier).update(before)
+        raise
+
+
+def _fit(classifier: Any, X: Any, y: Any, sample_weight: Any, validation_data: Any, observer: Observer) -> Fit | None:
+    aim = check_parameters(classifier)
+    X, labels, weights = check_rows(classifier, X, y, sample_weight)
+    outputs = classifier.targets_.num_outputs
+    for count in aim.label_counts():
+        checks.rule(count == outputs, "aim", f"must have one target per label ({outputs})", count)
+    seed = int(check_random_state(classifier.random_state).randint(2**31 - 1))
+    whole = LabelledRows(X, labels, weights)
+    if validation_data is not None:
+        held_out = check_validation(classifier, validation_data)
+        fitted = whole = whole._replace(source=TRAINED)
+    else:
+        fitted, held_out = divided(whole, classifier.validation_fraction, seed)
+    check_confidence(classifier.confidence, held_out, trained_on=held_out is fitted)
+    choosing, held_out = shared_out(held_out, classifier)
+    problem = problem_of(classifier, Scaling.of(X, fitted.index, fitted.weights))
+    fit = None
+    if classifier.solver == "sgd":
+        task = Task(problem, aim, data_of(fitted, problem), data_of(choosing, problem), seed)
+        fit = kind_of(classifier.model).fit(task, observer)
+        classifier.model_ = fit.model
+        classifier.history_ = history_of(fit.contest, aim)
+    else:
+        _solve(classifier, aim, fitted, problem)
+    decide(classifier, aim, held_out, whole)
+    vars(classifier).pop("continued_", None)  # partial_fit went on with another model
+    return fit
+
+
+def problem_of(classifier: Any, scaling: Scaling) -> Problem:
+    """What the model of a classifier that has seen rows must fit."""
+    targets = classifier.targets_
+    settings = settings_of(classifier)
+    return Problem(classifier.n_features_in_, targets.num_outputs, targets.multiclass, scaling, settings)
+
+
+def data_of(rows: LabelledRows, problem: Problem, mean_weight: float | None = None) -> Data:
+    """Rows as they are trained on; the weights are divided by their mean, or by the mean of all rows so far."""
+    labels = rows.labels[:, 0] if problem.multiclass else rows.labels
+    weights = rows.weights
+    if weights is None and mean_weight not in (None, 1.0):
+        weights = np.ones(len(labels))
+    if weights is not None:
+        # Only their proportions matter, and single precision must hold them.
+        largest = weights.max()
+        weights = weights / largest
+        weights = weights / (weights.mean() if mean_weight is None else mean_weight / largest)
+    known = None if weights is None else torch.from_numpy(weights.astype(np.float32))
+    features = FeatureRows(rows.X, problem.scaling, problem.settings.device, index=rows.index)
+    return Data(features, torch.from_numpy(labels), known)
+
+
+def history_of(contest: Contest, aim: Aim) -> list[dict[str, Any]]:
+    """One dict per candidate, for `history_`."""
+    sign = 1 if aim.greater_is_better else -1
+    return [
+        {
+            "name": one.recipe.name,
+            "kind": one.kind,
+            "value": sign * one.value,
+            "merit": one.merit,
+            "step": one.step,
+            "chosen": index == contest.chosen,
+        }
+        for index, one in enumerate(contest.candidates)
+    ]
+
+
+def _solve(classifier: Any, aim: Aim, fitted: LabelledRows, problem: Problem) -> None:
+    """The optimum of the relaxed problem, as a model that scales like the others."""
+    X, labels, weights = fitted.taken()
+    solver, num_classes = classifier.solver, len(classifier.classes_)
+    checks.rule(classifier.targets_.one_label, "y", f"must have one label for solver {solver!r}", num_classes)
+    if solver == "lp":
+        solution = solve_by_lp(X, labels[:, 0], weights, aim)
+    else:
+        surrogate = "hinge" if classifier.surrogate == "auto" else classifier.surrogate
+        decay = 1e-4 if classifier.weight_decay == "auto" else float(classifier.weight_decay)
+        solution = solve_by_search(X, labels[:, 0], weights, aim, surrogate=surrogate, decay=decay)
+    warn_of_infeasible(aim, solution)
+    kind = kind_of("linear")
+    assert isinstance(kind, NetworkKind)
+    classifier.model_ = kind.begin(problem, 0)
+    # Scores are those of centred features, as of every model: far from 0, rows would be rounded to one score.
+    weight = torch.from_numpy(solution.weight * problem.scaling.scale)[:, None]
+    classifier.model_.heads.double().set_head_(0, {"weights.0": weight, "offsets.0": torch.zeros(1)})
+    found = {"objective": solution.objective, "violation": solution.violation, "feasible": solution.feasible}
+    classifier.history_ = [{"name": f"{aim}, solver {solver}", **found, "chosen": True}]

@@ -1,0 +1,14 @@
+from ._kind import Fit as Fit
+from ._kind import Model as Model
+from ._kind import ModelKind as ModelKind
+from ._kind import OnnxGraph as OnnxGraph
+from ._kind import Problem as Problem
+from ._kind import Settings as Settings
+from ._kind import Task as Task
+from ._kind import check_tensors as check_tensors
+from ._networks import ContinuedTraining as ContinuedTraining
+from ._networks import Network as Network
+from ._networks import NetworkKind as NetworkKind
+from ._registry import KINDS as KINDS
+from ._registry import kind_named as kind_named
+from ._registry import kind_of as kind_of
