@@ -9,7 +9,7 @@ import aimfor
 from aimfor.cli._fit import deciding_rows
 from aimfor.estimator._holdout import LabelledRows, halves
 from aimfor.model_kinds import _networks
-from aimfor.tables._dataset import Part as Rows
+from aimfor.tables._dataset import SplitPart
 
 QUICK = {"steps": 40, "batch_size": 64, "random_state": 0}
 PRECISE = "recall@precision>=0.6"
@@ -79,7 +79,7 @@ def test_the_program_knows_which_rows_chose_the_threshold(labels, confidence):
     weights[::5] = 0
     model = aimfor.Classifier("tpr@fpr<=0.3", confidence=confidence, **QUICK)
     model.fit(X, y, validation_data=(X_held, y_held, weights))
-    rows = deciding_rows(model, Rows(X_held, y_held, weights))
+    rows = deciding_rows(model, SplitPart(X_held, y_held, weights))
     points = model.operating_point_ if labels == 2 else (model.operating_point_,)
     for label, point in enumerate(points):
         own, scores = y_held.reshape(len(X_held), -1)[rows, label], model.raw_scores(X_held[rows])[:, label]
