@@ -30,3 +30,7 @@ class NoThresholdWarning(UserWarning):
 
 class LowConfidenceWarning(UserWarning):
     """The constraint of a threshold that was chosen is not more likely kept than broken on new rows."""
+
+
+class UncertainConstraintWarning(UserWarning):
+    """The constraint of an operating point is more likely broken than kept on new rows."""

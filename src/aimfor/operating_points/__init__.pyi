@@ -1,6 +1,9 @@
 from ._choose import NEEDS_EQUAL_WEIGHTS as NEEDS_EQUAL_WEIGHTS
+from ._choose import choose_points as choose_points
+from ._choose import default_points as default_points
 from ._choose import one_per_label as one_per_label
 from ._choose import operating_point as operating_point
+from ._choose import warn_of_weak_claims as warn_of_weak_claims
 from ._confidence import interval_of as interval_of
 from ._confidence import intervals_of as intervals_of
 from ._record import INTERVAL_LEVEL as INTERVAL_LEVEL
@@ -10,3 +13,4 @@ from ._record import OperatingPoint as OperatingPoint
 from ._record import valid_confidence as valid_confidence
 from ._rows import LabelRows as LabelRows
 from ._rows import columns_of as columns_of
+from ._rows import curve_of as curve_of

@@ -2,13 +2,14 @@
 
 Without a confidence the threshold is the best of all distinct scores on the data at hand. With one, the constraint
 holds on the population the rows were drawn from with at least that probability, for any distribution of the scores and
-any number of rows. `docs/operating_points.md` has the argument, `certain` and `_walk` have it in short.
+any number of rows. `docs/operating_points.md` has the argument, `certain` and `walked` have it in short.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -16,19 +17,24 @@ import numpy as np
 from aimfor import metrics
 from aimfor._base import checks
 from aimfor._base.arrays import ROUNDING, Values
+from aimfor._base.warnings import UncertainConstraintWarning
 from aimfor.aims import Aim, FBeta, PointAim, show_target
 from aimfor.aims import aim as read_aim
-from aimfor.metrics import Curve, cumulate
-from aimfor.operating_points._confidence import certain, intervals_of
+from aimfor.metrics import Curve
+from aimfor.operating_points._confidence import certain, claimable, intervals_of
+from aimfor.operating_points._groups import group_codes
 from aimfor.operating_points._record import (
     INTERVAL_LEVEL,
+    WEAK,
     Confusion,
     Intervals,
     OperatingPoint,
     percent,
+    percent_down,
     valid_confidence,
 )
-from aimfor.operating_points._rows import LabelRows, columns_of
+from aimfor.operating_points._rows import LabelRows, columns_of, curve_of
+from aimfor.operating_points._rows_needed import rows_needed
 
 NEEDS_EQUAL_WEIGHTS = "confidence needs equal sample weights, as exact tails count rows, got unequal ones"
 NO_POSITIVE, NO_NEGATIVE = "y_true holds no positive", "y_true holds no negative"
@@ -46,6 +52,7 @@ def operating_point(
     *,
     confidence: float | None = ...,
     sample_weight: Values | None = ...,
+    groups: Any = ...,
     source: str = ...,
 ) -> OperatingPoint: ...
 @overload
@@ -56,6 +63,7 @@ def operating_point(
     *,
     confidence: float | None = ...,
     sample_weight: Values | None = ...,
+    groups: Any = ...,
     source: str = ...,
 ) -> tuple[OperatingPoint, ...]: ...
 @overload
@@ -66,6 +74,7 @@ def operating_point(  # only the caller knows how many dimensions an array or a 
     *,
     confidence: float | None = ...,
     sample_weight: Values | None = ...,
+    groups: Any = ...,
     source: str = ...,
 ) -> Any: ...
 def operating_point(
@@ -75,6 +84,7 @@ def operating_point(
     *,
     confidence: float | None = None,
     sample_weight: Values | None = None,
+    groups: Any = None,
     source: str = "held-out data",
 ) -> OperatingPoint | tuple[OperatingPoint, ...]:
     """Choose the threshold for an aim on held-out data: of all distinct scores the best that keeps the constraint.
@@ -90,10 +100,16 @@ def operating_point(
         confidence: in (0, 1); the constraint then holds on the population with at least this probability, for rows
             drawn independently from it; for each label by itself. Needs an aim with a constraint, and equal weights.
         sample_weight: weights >= 0, one per row or per entry.
+        groups: one value per row where rows depend on one another, such as the patient or the customer. Rows of one
+            group may depend, groups must be independent. The confidence is then about a row of a new group: it counts
+            one row of each group, drawn without a look at labels and scores.
         source: the data in words, for the record.
 
     Returns:
         An `OperatingPoint` for shape [n], a tuple of them, one per label, for [n, num_labels].
+
+    Warns:
+        UncertainConstraintWarning: without a confidence, where the constraint can be claimed with less than 50 %.
 
     Example:
         >>> point = operating_point([1, 1, 0, 1, 0], [5, 4, 3, 2, 1], "recall@precision>=0.75")
@@ -102,15 +118,92 @@ def operating_point(
         >>> operating_point([0, 1], [2, 1], "recall@precision>=0.9").threshold is None
         True
     """
+    points = choose_points(
+        y_true, y_score, aim, confidence=confidence, sample_weight=sample_weight, groups=groups, source=source
+    )
+    warn_of_weak_claims(points if isinstance(points, tuple) else (points,))
+    return points
+
+
+def choose_points(
+    y_true: Values,
+    y_score: Values,
+    aim: str | Aim,
+    *,
+    confidence: float | None = None,
+    sample_weight: Values | None = None,
+    groups: Any = None,
+    source: str = "held-out data",
+) -> Any:
+    """As `operating_point`, without its warning: for callers that report the confidence themselves."""
+    return _each_label(_choose, y_true, y_score, aim, confidence, sample_weight, groups, source)
+
+
+# It takes the arguments of `operating_point`, and the rule.
+def _each_label(  # noqa: PLR0913
+    choose: Callable[..., OperatingPoint],
+    y_true: Values,
+    y_score: Values,
+    aim: str | Aim,
+    confidence: float | None,
+    sample_weight: Values | None,
+    groups: Any,
+    source: Any,
+) -> Any:
     record = read_aim(aim)
     data = checks.metric_arrays(y_true, y_score, sample_weight)
     confidence = valid_confidence(confidence, record)
     if not isinstance(source, str):
         raise TypeError(f"source must be a text, got {source!r}")
-    columns = columns_of(data)
+    columns = columns_of(data, None if groups is None else group_codes(groups, len(data.labels)))
     aims = one_per_label(record, None if data.labels.ndim == 1 else len(columns))
-    points = tuple(_choose(rows, aim, confidence, source) for rows, aim in zip(columns, aims, strict=True))
+    points = tuple(choose(rows, aim, confidence, source) for rows, aim in zip(columns, aims, strict=True))
     return points[0] if data.labels.ndim == 1 else points
+
+
+def default_points(
+    y_true: Values,
+    y_score: Values,
+    aim: str | Aim,
+    *,
+    sample_weight: Values | None = None,
+    groups: Any = None,
+    source: str = "held-out data",
+) -> Any:
+    """Operating points where nobody asked for a confidence, without the optimism of the best on these very rows.
+
+    The constraint is then more likely kept than not: the threshold is chosen at a confidence of one half. A label
+    without such a threshold, or with unequal weights, takes the best on these rows, and its claim is below one half.
+    The points say that no confidence was asked for, and their intervals are those of 95 %.
+    """
+    return _each_label(_choose_likely, y_true, y_score, aim, None, sample_weight, groups, source)
+
+
+def _choose_likely(rows: LabelRows, aim: Aim, confidence: None, source: str) -> OperatingPoint:
+    best = _choose(rows, aim, None, source)
+    if best.claimable is None or best.claimable >= WEAK:
+        return best
+    likely = _choose(rows, aim, WEAK, source)
+    if likely.threshold is None:
+        return best
+    intervals = likely.intervals and intervals_of(likely.counts, INTERVAL_LEVEL)
+    return dataclasses.replace(likely, confidence=None, intervals=intervals)
+
+
+def warn_of_weak_claims(points: Sequence[OperatingPoint]) -> None:
+    """Say that thresholds chosen without a confidence are more likely than not to break their constraint."""
+    weak = [
+        point for point in points if point.confidence is None and point.claimable is not None and point.claimable < WEAK
+    ]
+    if weak:
+        least = min(weak, key=lambda point: point.claimable or 0.0)
+        several = f" and {len(weak) - 1} more" if len(weak) > 1 else ""
+        message = (
+            f"the constraint of {least.aim!r}{several} can be claimed at its threshold with at most "
+            f"{percent_down(least.claimable or 0.0)} confidence: pass confidence=0.5 or more for a threshold that is "
+            "more likely to keep it than not"
+        )
+        warnings.warn(message, UncertainConstraintWarning, stacklevel=checks.callers_level())
 
 
 def one_per_label(aim: Aim, num_labels: int | None) -> list[Aim]:
@@ -133,7 +226,7 @@ def one_per_label(aim: Aim, num_labels: int | None) -> list[Aim]:
 def _choose(rows: LabelRows, aim: Aim, confidence: float | None, source: str) -> OperatingPoint:
     if confidence is not None and rows.weights is not None:
         raise ValueError(NEEDS_EQUAL_WEIGHTS)
-    curve = cumulate(rows.labels, rows.scores, np.ones(rows.labels.size) if rows.weights is None else rows.weights)
+    curve = curve_of(rows)
     if isinstance(aim, PointAim):
         chosen, index, reason = _best_at_constraint(rows, curve, aim, confidence)
     else:
@@ -144,19 +237,32 @@ def _choose(rows: LabelRows, aim: Aim, confidence: float | None, source: str) ->
     if rows.weights is None:
         counts = Confusion(*map(int, counts))
     level = INTERVAL_LEVEL if confidence is None else confidence
+    threshold = None if index is None or reason is not None else float(curve.thresholds[index])
     return OperatingPoint(
         aim=str(aim),
-        threshold=None if reason is not None else float(curve.thresholds[index]),
+        threshold=threshold,
         chosen=chosen,
         **{name: counts.rate(name) for name in Intervals._fields},
         counts=counts,
-        intervals=intervals_of(counts, level) if rows.weights is None else None,
+        intervals=intervals_of(counts, level) if rows.weights is None and rows.groups is None else None,
         confidence=confidence,
         num_rows=rows.labels.size,
         num_positives=int(rows.labels.sum()),
         source=source,
         reason=reason,
+        claimable=_claimable(rows, curve, aim, threshold, confidence),
+        num_groups=None if rows.groups is None else int(np.unique(rows.groups).size),
     )
+
+
+def _claimable(
+    rows: LabelRows, curve: Curve, aim: Aim, threshold: float | None, confidence: float | None
+) -> float | None:
+    if threshold is None or rows.weights is not None or not isinstance(aim, PointAim):
+        return None
+    independent = rows.independent
+    found = claimable(independent, curve if independent is rows else curve_of(independent), aim, threshold)
+    return found if confidence is None or found is None else max(found, confidence)
 
 
 class _Choice(NamedTuple):
@@ -188,9 +294,15 @@ def _best_at_constraint(rows: LabelRows, curve: Curve, aim: PointAim, confidence
     allowed = (shortfall <= ROUNDING * target) & (curve.tp > 0)
     reason = f"no threshold has {constraint}"
     if confidence is not None:
-        shortfall, qualified = certain(rows, curve, aim.constrained, aim.sense, target, 1 - confidence)
-        allowed &= qualified
+        independent = rows.independent
+        tested = curve if independent is rows else curve_of(independent)
+        tails, qualified = certain(independent, tested, aim, 1 - confidence)
+        allowed &= np.isin(curve.thresholds, tested.thresholds[qualified])
         reason += f" with {percent(confidence)} confidence"
+        if not allowed.any():
+            reason += _advice(tested, aim, 1 - confidence)
+            shortfall = np.full(curve.thresholds.shape, np.inf)
+            shortfall[np.isin(curve.thresholds, tested.thresholds)] = tails
     if allowed.any():
         reason = None
     else:
@@ -202,3 +314,11 @@ def _best_at_constraint(rows: LabelRows, curve: Curve, aim: PointAim, confidence
     # in the objective on the population: more recall and tpr come with a lower threshold, less fpr with a higher one.
     lowest = tradeoff.lowest_is_safest if confidence is None else tradeoff.most
     return _Choice(chosen, int(tied[-1 if lowest else 0]), reason)
+
+
+def _advice(curve: Curve, aim: PointAim, level: float) -> str:
+    """How many rows would probably do."""
+    rows = rows_needed(curve, aim, level)
+    if rows is None:
+        return " (more rows like these would probably not do)"
+    return f" (about {rows:,} rows like these would probably do)"

@@ -1,4 +1,4 @@
-"""Exact finite-sample confidence of a threshold, and intervals of rates."""
+"""Exact finite-sample confidence of thresholds, and intervals of rates."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aimfor._base.arrays import Array
-from aimfor.aims import FIXED_SEQUENCE, WALK, rate_of
+from aimfor.aims import FIXED_SEQUENCE, WALK, PointAim, rate_of
 from aimfor.metrics import Curve
 from aimfor.operating_points._record import Confusion, Interval, Intervals
 from aimfor.operating_points._rows import LabelRows
 
+# Levels at which a walk is tried, to find the highest confidence that it gives.
+CONFIDENCES = (*(index / 100 for index in range(1, 100)), 0.995, 0.999)
 
-def certain(
-    rows: LabelRows, curve: Curve, constrained: str, sense: str, target: float, level: float
-) -> tuple[Array, NDArray[np.bool_]]:
+
+def certain(rows: LabelRows, curve: Curve, aim: PointAim, level: float) -> tuple[Array, NDArray[np.bool_]]:
     """The exact p-value of "the constraint is broken" at each threshold, and at which thresholds it is kept.
 
     With probability at least 1 - level it is kept in the population at all of these, so any of them may be taken.
@@ -24,31 +25,71 @@ def certain(
     break the constraint lie beyond a point that no data move, and tests at the full level that start at the other end
     are a fixed sequence: it errs only if it passes that point. Precision goes up and down and has a walk of its own.
     """
-    rate = rate_of(constrained)
+    rate, target = rate_of(aim.constrained), _target(aim)
     part, whole = rate.share.count_along(curve)
     if rate.test == WALK:
-        kept = _walk(rows, target, level)
-        return _upper_tail(part, whole.astype(np.int64), target), kept[whole.astype(np.int64)]
+        predicted = whole.astype(np.int64)
+        return upper_tail(part, predicted, target), walked(walk_tails(rows, target), target, level)[predicted]
     if rate.test == FIXED_SEQUENCE:
-        hits, least = (part, target) if sense == ">=" else (whole - part, 1 - target)
-        tails = _upper_tail(hits, whole, least)
+        tails = _tails(part, whole, aim)
         return tails, tails <= level
-    raise ValueError(f"confidence needs a rate with an exact test, got {constrained!r}, which has none")
+    raise ValueError(f"confidence needs a rate with an exact test, got {aim.constrained!r}, which has none")
 
 
-def _walk(rows: LabelRows, min_precision: float, level: float) -> NDArray[np.bool_]:
-    """For each number of rows taken from the top, 0 to n, whether the precision of the population is certain there.
+def claimable(rows: LabelRows, curve: Curve, aim: PointAim, threshold: float) -> float | None:
+    """The highest confidence at which the constraint can be claimed at a threshold; None without an exact test.
 
-    A walk goes down row by row from one of several starts, while the p-value stays within its share of the level; on
-    reaching the next start it adds that one's share. Rows of one score are walked in an order drawn without a look at
-    the labels, which makes of any scores some without ties. A start is tested but not given: its p-value is that of
-    a threshold at the next row, as the rows above a row are a sample of the population above it, and the row is not.
+    A walk is tried at rising confidences and counts up to the first that does not reach the threshold. Claims at
+    different confidences are then nested, and a claim made after a look at all of them is as good as one alone.
+    """
+    rate, target = rate_of(aim.constrained), _target(aim)
+    if rate.test is None:
+        return None
+    tp, fp = curve.at(threshold)
+    counts = {"tp": tp, "fp": fp, "positives": curve.num_positives, "negatives": curve.num_negatives}
+    part, whole = rate.share.count(counts)
+    if rate.test == FIXED_SEQUENCE:
+        return float(1 - _tails(np.array(part), whole, aim))
+    tails, highest = walk_tails(rows, target), 0.0
+    for confidence in CONFIDENCES:
+        if not walk_reaches(int(whole), tails, target, 1 - confidence):
+            break
+        highest = confidence
+    return highest
+
+
+def _target(aim: PointAim) -> float:
+    assert not isinstance(aim.target, tuple)
+    return aim.target
+
+
+def _tails(part: Array, whole: Array | float, aim: PointAim) -> Array:
+    """Exact p-values of "the constraint is broken" where the whole is that of all rows."""
+    target = _target(aim)
+    return upper_tail(part, whole, target) if aim.sense == ">=" else upper_tail(whole - part, whole, 1 - target)
+
+
+def walk_tails(rows: LabelRows, min_precision: float) -> Array:
+    """For each number of rows taken from the top, 0 to n, the p-value of "precision is below its minimum".
+
+    Rows of one score are taken in an order drawn without a look at the labels, which makes of any scores some without
+    ties.
     """
     n = rows.labels.size
     order = np.lexsort((np.random.default_rng(0).random(n), -rows.scores))
     tp = np.append(0, np.cumsum(rows.labels[order]))
-    tails = _upper_tail(tp, np.arange(n + 1), min_precision)
-    starts, shares = _starts(n, min_precision, level)
+    return upper_tail(tp, np.arange(n + 1), min_precision)
+
+
+def walked(tails: Array, min_precision: float, level: float) -> NDArray[np.bool_]:
+    """For each number of rows taken from the top, 0 to n, whether the precision of the population is certain there.
+
+    A walk goes down row by row from one of several starts, while the p-value stays within its share of the level; on
+    reaching the next start it adds that one's share. A start is tested but not given: its p-value is that of a
+    threshold at the next row, as the rows above a row are a sample of the population above it, and the row is not.
+    """
+    n = tails.size - 1
+    starts, shares = walk_starts(n, min_precision, level)
     kept = np.zeros(n + 1, dtype=bool)
     carried = 0.0
     for start, end, share in zip(starts, [*starts[1:], n + 1], shares, strict=True):
@@ -60,7 +101,21 @@ def _walk(rows: LabelRows, min_precision: float, level: float) -> NDArray[np.boo
     return kept
 
 
-def _starts(n: int, min_precision: float, level: float) -> tuple[list[int], list[float]]:
+def walk_reaches(count: int, tails: Array, min_precision: float, level: float) -> bool:
+    """Whether `walked` holds for so many rows, without a look at the others below."""
+    starts, shares = walk_starts(tails.size - 1, min_precision, level)
+    starts = [start for start in starts if start <= count]
+    if not starts:
+        return False
+    highest = np.maximum.reduceat(tails[: count + 1], starts)
+    arrived = carried = 0.0
+    for share, tail in zip(shares, highest, strict=False):
+        arrived, carried = carried, carried + share
+        carried = carried if tail <= carried else 0.0
+    return carried > 0 and (arrived > 0 or count > starts[-1])
+
+
+def walk_starts(n: int, min_precision: float, level: float) -> tuple[list[int], list[float]]:
     """The starts of the walk, in rows, and the share of the level that each has: by n and the aim alone.
 
     Each start has twice the rows of the one before and half its share. The first is where a third of the level is
@@ -74,9 +129,9 @@ def _starts(n: int, min_precision: float, level: float) -> tuple[list[int], list
     return starts, [level * share / sum(shares) for share in shares]
 
 
-def _upper_tail(successes: NDArray, trials: NDArray | float, rate: float) -> Array:
+def upper_tail(successes: NDArray, trials: NDArray | float, rate: float) -> Array:
     """P(Binomial(trials, rate) >= successes)."""
-    special = _scipy_special()
+    special = scipy_special()
     tails = special.betainc(np.maximum(successes, 1), trials - successes + 1, rate)
     return np.where(successes > 0, tails, 1.0)
 
@@ -95,13 +150,14 @@ def interval_of(counts: Confusion, rate: str, level: float) -> Interval | None:
 def _clopper_pearson(hits: float, misses: float, level: float) -> Interval | None:
     if hits + misses == 0:
         return None
-    special, tail = _scipy_special(), (1 - level) / 2
+    special, tail = scipy_special(), (1 - level) / 2
     low = float(special.betaincinv(hits, misses + 1, tail)) if hits else 0.0
     high = float(special.betaincinv(hits + 1, misses, 1 - tail)) if misses else 1.0
     return low, high
 
 
-def _scipy_special():
+def scipy_special():
+    """`scipy.special`, or what to install for it."""
     try:
         from scipy import special
     except ModuleNotFoundError:

@@ -20,7 +20,7 @@ def read(text: str | Mapping[str, Any]) -> OperatingPoint:
     except (ValueError, RecursionError):
         raise ValueError("an operating point must be JSON text, got something else") from None
     names = [field.name for field in dataclasses.fields(OperatingPoint)]
-    given = schema.entries("an operating point", given, names)
+    given = schema.entries("an operating point", _with_later_entries(given), names)
     aim = read_aim(schema.text("aim", given["aim"]))
     checks.rule(not aim.label_counts(), "aim", "must have one target in one operating point", repr(str(aim)))
     threshold, reason, intervals = given["threshold"], given["reason"], given["intervals"]
@@ -54,7 +54,17 @@ def read(text: str | Mapping[str, Any]) -> OperatingPoint:
         num_positives=num_positives,
         source=schema.text("source", given["source"]),
         reason=None if reason is None else schema.text("reason", reason),
+        claimable=_rate("claimable", given["claimable"]),
+        num_groups=None if given["num_groups"] is None else schema.whole("num_groups", given["num_groups"]),
     )
+
+
+# Entries that files written by an earlier version do not have.
+LATER = {"claimable": None, "num_groups": None}
+
+
+def _with_later_entries(given: Any) -> Any:
+    return {**LATER, **given} if isinstance(given, Mapping) else given
 
 
 def _check_rates(rates: dict[str, float | None], counts: Confusion, intervals: Intervals | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from aimfor.aims import Aim, PointAim, rate_of, show_target
 Interval = tuple[float, float]
 
 INTERVAL_LEVEL = 0.95  # of the intervals, where no confidence was asked for
+WEAK = 0.5  # a constraint that can be claimed with less is more likely broken than not
 
 
 class Confusion(NamedTuple):
@@ -64,6 +66,11 @@ class OperatingPoint:
         num_rows, num_positives: of the data that chose the threshold, rows of weight 0 left out.
         source: that data, in words.
         reason: why there is no threshold; None where there is one.
+        claimable: the highest confidence at which the constraint can be claimed at the threshold, by the exact test;
+            None without a constraint or a threshold, and where sample weights differ. It may be claimed after the
+            threshold was chosen.
+        num_groups: of rows that depend on one another; None where none were given. The confidence and `claimable` are
+            then about a row of a new group, and there are no intervals.
     """
 
     aim: str
@@ -79,6 +86,8 @@ class OperatingPoint:
     num_positives: int
     source: str
     reason: str | None = None
+    claimable: float | None = None
+    num_groups: int | None = None
 
     def predict(self, y_score: Values) -> NDArray[np.int64]:
         """1 where the score reaches the threshold, else 0.
@@ -128,6 +137,11 @@ def valid_confidence(confidence: float | None, aim: Aim) -> float | None:
     return checks.in_range("confidence", confidence, 0, 1, open_low=True, open_high=True)
 
 
+def percent_down(share: float) -> str:
+    """A share in per cent, rounded down to what can be said for sure."""
+    return percent(math.floor(1000 * share + 1e-9) / 1000)
+
+
 def percent(share: float) -> str:
     """A share in per cent."""
     return f"{100 * share:.6g} %"
@@ -138,7 +152,8 @@ def percent(share: float) -> str:
 
 def _paragraph(point: OperatingPoint) -> str:
     level = percent(INTERVAL_LEVEL if point.confidence is None else point.confidence)
-    data = f"{point.source} ({point.num_rows:,} rows, {point.num_positives:,} positive)"
+    groups = "" if point.num_groups is None else f" in {point.num_groups:,} groups"
+    data = f"{point.source} ({point.num_rows:,} rows{groups}, {point.num_positives:,} positive)"
     sure = "" if point.confidence is None else f" at {level} confidence"
     if point.threshold is None:
         text = f"{point.aim}: no threshold, as {point.reason}, on {data}. The nearest has "
@@ -152,4 +167,8 @@ def _paragraph(point: OperatingPoint) -> str:
         shown = f"{name} {'unknown' if value is None else f'{value:.4g}'}"
         rates.append(shown + (f" ({level} interval {interval[0]:.4g} to {interval[1]:.4g})" if interval else ""))
     tp, fp, fn, tn = (f"{count:,.6g}" for count in point.counts)
-    return text + f"{', '.join(rates)}: {tp} true and {fp} false positives, {fn} false and {tn} true negatives."
+    claim = ""
+    if point.claimable is not None:
+        where = "" if point.num_groups is None else " for a row of a new group"
+        claim = f" The constraint can be claimed{where} with {percent_down(point.claimable)} confidence at most."
+    return text + f"{', '.join(rates)}: {tp} true and {fp} false positives, {fn} false and {tn} true negatives." + claim

@@ -20,9 +20,9 @@ from aimfor.operating_points import (
     Intervals,
     LabelRows,
     OperatingPoint,
+    choose_points,
     columns_of,
     interval_of,
-    operating_point,
 )
 from aimfor.report._sentences import sentence_of, verdict_of
 
@@ -69,6 +69,7 @@ def measure_label(
         rows chose and what it delivers here (None without those rows); `sentence` says it all in one.
 
     Example:
+        >>> from aimfor import operating_point
         >>> point = operating_point([1, 1, 0, 1, 0], [5, 4, 3, 2, 1], "recall@precision>=0.75")
         >>> rows = {"labels": [1, 0, 1, 0], "scores": [5, 1, 3, 2]}
         >>> measured = measure_label("fraud", **rows, point=point, aim=RecallAtPrecision(0.75))
@@ -235,7 +236,7 @@ def _promise(
     points = []
     for target in targets:
         kin = type(aim)(target)  # type: ignore[call-arg]
-        chosen = operating_point(labels, scores, kin, confidence=confidence, sample_weight=weights)
+        chosen = choose_points(labels, scores, kin, confidence=confidence, sample_weight=weights)
         here = ours.at(chosen.threshold)
         interval = here["intervals"] and here["intervals"][rate.name]
         points.append(
