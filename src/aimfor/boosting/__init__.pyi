@@ -6,6 +6,8 @@ from ._objective import AimedObjective as AimedObjective
 from ._objective import metric as metric
 from ._objective import objective as objective
 from ._objective import starting_score as starting_score
+from ._onnx import ML_OPSET as ML_OPSET
+from ._onnx import add_forests as add_forests
 from ._search import FoundForest as FoundForest
 from ._search import Sample as Sample
 from ._search import search as search
