@@ -126,71 +126,118 @@ def _best_ratio(problem: Problem, program: Program, decay: float) -> Point | Non
 
 
 def _highs(problem: Problem, program: Program, pieces: NDArray[np.int_]) -> tuple[float, Point] | None:
-    """Optimal value and point of the linear program with these pieces; None when it has no feasible point.
-
-    The variables are w, b, epsilon, t, u, v, the scores of rows with an open hinge, and the open hinges. As in the
-    paper's program for F_beta, all are multiplied by epsilon, which is 1 unless a fraction is minimised.
-    """
+    """Optimal value and point of the linear program with these pieces; None when it has no feasible point."""
     from scipy.optimize import linprog
-    from scipy.sparse import coo_matrix, csr_matrix, diags, hstack, identity, vstack
 
-    signs, anchor_count, fraction = problem.signs, len(pieces), program.ratio is not None
-    anchor, row = np.nonzero(pieces == OPEN)
-    rows, score = np.unique(row, return_inverse=True)
-    each, one = np.arange(len(row)), identity(anchor_count)
-    soft = np.isfinite(program.price)
-    inf = math.inf
-    variables = {  # how many, lowest, highest, cost
-        "weight": (problem.num_features, -inf, inf, 0.0),
-        "threshold": (anchor_count, -inf, inf, 0.0),
-        "epsilon": (1, 0.0 if fraction else 1.0, inf if fraction else 1.0, program.ratio or 0.0),
-        "over": (anchor_count, 0.0, np.where(soft, inf, 0.0), np.where(soft, program.price, 0.0)),
-        "u": (anchor_count, 0.0, inf, program.cost_u),
-        "v": (anchor_count, 0.0, inf, program.cost_v),
-        "score": (len(rows), -inf, inf, 0.0),
-        "hinge": (len(row), 0.0, inf, 0.0),
-    }
-
-    def rows_of(height: int, **parts: Any) -> Any:
-        return hstack([csr_matrix(parts.get(name, (height, size))) for name, (size, *_) in variables.items()])
-
-    def sum_of_pieces(name: str, of_class: NDArray[np.bool_]) -> Any:
-        """The pieces of a class, at most u or v."""
-        shares = np.where(of_class, problem.shares, 0.0)
-        linear = (pieces == LINEAR) * shares
-        return rows_of(
-            anchor_count,
-            weight=-(linear * signs) @ problem.features,
-            threshold=diags((linear * signs).sum(1)),
-            epsilon=linear.sum(1, keepdims=True),
-            hinge=coo_matrix((shares[row], (anchor, each)), (anchor_count, len(row))),
-            **{name: -one},
-        )
-
-    corners = rows_of(
-        len(row),
-        threshold=coo_matrix((signs[row], (each, anchor)), (len(row), anchor_count)),
-        epsilon=np.ones((len(row), 1)),
-        score=coo_matrix((-signs[row], (each, score)), (len(row), len(rows))),
-        hinge=-identity(len(row)),
-    )
-    loads = rows_of(
-        anchor_count, epsilon=-program.room[:, None], over=-one, u=diags(program.load_u), v=diags(program.load_v)
-    )
-    upper = vstack([corners, sum_of_pieces("u", signs > 0), sum_of_pieces("v", signs < 0), loads], format="csc")
-    right = np.zeros(len(row) + 3 * anchor_count)
-    right[-anchor_count:] = -1.0 if fraction else 0.0  # epsilon (1 - u) >= 1
-    scores = rows_of(len(rows), weight=problem.features[rows], score=-identity(len(rows))).tocsc()
-    low, high, cost = (
-        np.concatenate([np.broadcast_to(entry[place], entry[0]) for entry in variables.values()]) for place in (1, 2, 3)
-    )
+    assembled = _Assembly(problem, program, pieces)
+    anchor_count = len(pieces)
     for method in ("highs-ipm", "highs-ds"):
-        bounds = np.stack([low, high], axis=1)
-        answer = linprog(cost, upper, right, scores, np.zeros(len(rows)), bounds=bounds, method=method)
+        answer = linprog(**assembled.arguments(), method=method)
         if answer.status == 2:
             return None
         if answer.status == 0:
             weight, thresholds, epsilon, _ = np.split(answer.x, np.cumsum([problem.num_features, anchor_count, 1]))
             multipliers = -answer.ineqlin.marginals[-anchor_count:]
             return answer.fun, Point(weight / epsilon, thresholds / epsilon, multipliers)
-    raise RuntimeError(f"HiGHS must solve the linear program of the aim, got {answer.message!r}")
+    raise RuntimeError(f"HiGHS did not solve the linear program of the aim: {answer.message}")
+
+
+class _Assembly:
+    """The matrices of a linear program, for SciPy.
+
+    The variables are w, b, epsilon, t, u, v, the scores of rows with an open hinge, and the open hinges. As in the
+    paper's program for F_beta, all are multiplied by epsilon, which is 1 unless a fraction is minimised.
+    """
+
+    def __init__(self, problem: Problem, program: Program, pieces: NDArray[np.int_]):
+        self.problem, self.program, self.pieces = problem, program, pieces
+        self.anchor_count, self.fraction = len(pieces), program.ratio is not None
+        self.anchor, self.row = np.nonzero(pieces == OPEN)
+        self.rows, self.score = np.unique(self.row, return_inverse=True)
+        self.variables = self._variables()
+
+    def _variables(self) -> dict[str, tuple[int, Any, Any, Any]]:
+        """How many of each kind, their lowest and highest value, and their cost."""
+        program, count, inf = self.program, self.anchor_count, math.inf
+        soft = np.isfinite(program.price)
+        return {
+            "weight": (self.problem.num_features, -inf, inf, 0.0),
+            "threshold": (count, -inf, inf, 0.0),
+            "epsilon": (1, 0.0 if self.fraction else 1.0, inf if self.fraction else 1.0, program.ratio or 0.0),
+            "over": (count, 0.0, np.where(soft, inf, 0.0), np.where(soft, program.price, 0.0)),
+            "u": (count, 0.0, inf, program.cost_u),
+            "v": (count, 0.0, inf, program.cost_v),
+            "score": (len(self.rows), -inf, inf, 0.0),
+            "hinge": (len(self.row), 0.0, inf, 0.0),
+        }
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of `scipy.optimize.linprog`."""
+        from scipy.sparse import identity, vstack
+
+        positive = self.problem.signs > 0
+        sums = [self._sum_of_pieces("u", positive), self._sum_of_pieces("v", ~positive)]
+        right = np.zeros(len(self.row) + 3 * self.anchor_count)
+        right[-self.anchor_count :] = -1.0 if self.fraction else 0.0  # epsilon (1 - u) >= 1
+        count = len(self.rows)
+        scores = self._row_block(count, weight=self.problem.features[self.rows], score=-identity(count))
+        low, high, cost = (
+            np.concatenate([np.broadcast_to(entry[place], entry[0]) for entry in self.variables.values()])
+            for place in (1, 2, 3)
+        )
+        return {
+            "c": cost,
+            "A_ub": vstack([self._corners(), *sums, self._loads()], format="csc"),
+            "b_ub": right,
+            "A_eq": scores.tocsc(),
+            "b_eq": np.zeros(count),
+            "bounds": np.stack([low, high], axis=1),
+        }
+
+    def _row_block(self, height: int, **parts: Any) -> Any:
+        """Rows of the matrix, 0 in the columns of the variables that are not named."""
+        from scipy.sparse import csr_matrix, hstack
+
+        return hstack([csr_matrix(parts.get(name, (height, size))) for name, (size, *_) in self.variables.items()])
+
+    def _corners(self) -> Any:
+        """Each open hinge is at least 1 - margin."""
+        from scipy.sparse import coo_matrix, identity
+
+        height, each, signs = len(self.row), np.arange(len(self.row)), self.problem.signs[self.row]
+        return self._row_block(
+            height,
+            threshold=coo_matrix((signs, (each, self.anchor)), (height, self.anchor_count)),
+            epsilon=np.ones((height, 1)),
+            score=coo_matrix((-signs, (each, self.score)), (height, len(self.rows))),
+            hinge=-identity(height),
+        )
+
+    def _sum_of_pieces(self, name: str, of_class: NDArray[np.bool_]) -> Any:
+        """The pieces of a class sum to at most u or v."""
+        from scipy.sparse import coo_matrix, diags, identity
+
+        shares = np.where(of_class, self.problem.shares, 0.0)
+        linear, each = (self.pieces == LINEAR) * shares, np.arange(len(self.row))
+        signed = linear * self.problem.signs
+        return self._row_block(
+            self.anchor_count,
+            weight=-signed @ self.problem.features,
+            threshold=diags(signed.sum(1)),
+            epsilon=linear.sum(1, keepdims=True),
+            hinge=coo_matrix((shares[self.row], (self.anchor, each)), (self.anchor_count, len(self.row))),
+            **{name: -identity(self.anchor_count)},
+        )
+
+    def _loads(self) -> Any:
+        """The constraint of each anchor, which `over` may exceed at a price."""
+        from scipy.sparse import diags, identity
+
+        program = self.program
+        return self._row_block(
+            self.anchor_count,
+            epsilon=-program.room[:, None],
+            over=-identity(self.anchor_count),
+            u=diags(program.load_u),
+            v=diags(program.load_v),
+        )
