@@ -1,1 +1,1 @@
-"""What knows nothing of aims: checks, errors, warnings, files, rows."""
+"""The lowest layer, which knows nothing of aims: checks, errors, warnings, files and rows."""

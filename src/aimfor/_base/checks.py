@@ -1,4 +1,4 @@
-"""The entrance: what a caller passes becomes checked arrays, or one sentence that says what is wrong with it."""
+"""Check arguments: each becomes an array or a number, or an error says what is wrong with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-# Beyond, float64 cannot tell whole numbers apart, and scores would become ties.
+# Above this size float64 cannot tell whole numbers apart, and different scores would become ties.
 LARGEST_WHOLE = 2**53
 
 
@@ -110,7 +110,7 @@ def all_entries(name: str, values: np.ndarray, valid: np.ndarray, rule: str) -> 
 def in_range(
     name: str, value: Any, low: float, high: float, *, open_low: bool = False, open_high: bool = False
 ) -> float:
-    """Give `value` as a float if it is a number in the range, whose ends belong to it unless they are open.
+    """Return `value` as a float if it is a number in the range. The ends belong to the range unless they are open.
 
     Example:
         >>> in_range("min_precision", 1.7, 0, 1, open_low=True)
@@ -137,7 +137,7 @@ def per_column(
     open_low: bool = False,
     open_high: bool = False,
 ) -> list[float]:
-    """Give one checked number for each column of arrays of this shape, from a number or from one per column.
+    """Return one checked number for each column, from a single number or from one per column.
 
     Example:
         >>> per_column("min_precision", 0.9, (100, 2), 0, 1), per_column("min_precision", (0.9, 0.5), (100, 2), 0, 1)
@@ -156,7 +156,7 @@ def per_column(
 
 
 def range_per_column(low: Any, high: Any, shape: tuple[int, ...]) -> tuple[list[float], list[float]]:
-    """Give the checked ends of a range inside [0, 1] for each column; the range must have a width."""
+    """Return the checked ends of a range inside [0, 1] for each column. The low end must be below the high end."""
     lows, highs = per_column("low", low, shape, 0, 1), per_column("high", high, shape, 0, 1)
     for start, end in zip(lows, highs, strict=True):
         if start >= end:
@@ -165,18 +165,18 @@ def range_per_column(low: Any, high: Any, shape: tuple[int, ...]) -> tuple[list[
 
 
 def rule(holds: bool, name: str, must: str, value: Any) -> None:
-    """Raise the one-sentence ValueError of a rule that does not hold."""
+    """Raise a ValueError of one sentence if a rule does not hold."""
     if not holds:
         raise ValueError(f"{name} {must}, got {value}")
 
 
 def positive_number(name: str, value: Any, *, above: float = 0) -> float:
-    """Give `value` as a float if it is a finite number above `above`."""
+    """Return `value` as a float if it is a finite number above `above`."""
     return in_range(name, value, above, np.inf, open_low=True, open_high=True)
 
 
 def whole_number(name: str, value: Any, *, at_least: int) -> int:
-    """Give `value` as an int if it is a whole number of at least `at_least`."""
+    """Return `value` as an int if it is a whole number of at least `at_least`."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be a whole number, got {value!r}")
     number = int(value)
@@ -186,7 +186,7 @@ def whole_number(name: str, value: Any, *, at_least: int) -> int:
 
 def choice(name: str, value: Any, options: Sequence[str]) -> None:
     """Raise a ValueError that lists the options when `value` is none of them."""
-    if value not in options:  # asked at every batch: the sentence is made only where it is said
+    if value not in options:  # called at every batch, so the message is built only when it is needed
         rule(False, name, f"must be one of {', '.join(map(repr, options))}", repr(value))
 
 
@@ -197,7 +197,7 @@ def targets(name: str, value: Any) -> None:
 
 
 def away_from_ends(name: str, value: float) -> None:
-    """Check that a share in (0, 1) is not one that float32 would round to an end."""
+    """Check that float32 does not round a share in (0, 1) to 0 or 1."""
     rule(1e-7 <= value <= 1 - 1e-7, name, "must be at least 1e-07 away from 0 and 1", value)
 
 
@@ -208,7 +208,7 @@ def yes_or_no(name: str, value: Any) -> None:
 
 
 def target_range(axis: str, low: Any, high: Any) -> None:
-    """Check the ends of a range inside [0, 1], either of which may be None; float32 must see a width."""
+    """Check the ends of a range inside [0, 1]. Either may be None, and float32 must tell them apart."""
     lows, highs = (
         as_tuple(f"min_{axis}", 0.0 if low is None else low),
         as_tuple(f"max_{axis}", 1.0 if high is None else high),
@@ -221,7 +221,7 @@ def target_range(axis: str, low: Any, high: Any) -> None:
         raise ValueError(f"min_{axis} and max_{axis} must have as many entries, got {len(lows)} and {len(highs)}")
     count = max(len(lows), len(highs))
     for start, end in zip(lows * (count // len(lows)), highs * (count // len(highs)), strict=True):
-        if end - start >= 1e-6 - 1e-12:  # the second number is for 0.300001 - 0.3 and its like
+        if end - start >= 1e-6 - 1e-12:  # the second number allows for rounding, as in 0.300001 - 0.3
             continue
         by = " by at least 1e-06" if start < end else ""
         rule(low is not None, f"max_{axis}", f"must be above 0{by}", end)
@@ -230,7 +230,7 @@ def target_range(axis: str, low: Any, high: Any) -> None:
 
 
 def as_tuple(name: str, value: Any) -> tuple:
-    """A per-label tuple as it is, a single value as a tuple of one."""
+    """Return a tuple of one value per label as it is, and a single value as a tuple of one."""
     if isinstance(value, tuple):
         rule(len(value) > 0, name, "must have at least one entry", value)
         return value
@@ -240,7 +240,7 @@ def as_tuple(name: str, value: Any) -> tuple:
 
 
 def callers_level() -> int:
-    """The level, for a warning, of the first frame that is neither of this package nor of torch."""
+    """The stack level of the caller outside of this package and torch, for `warnings.warn`."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("aimfor", "torch"):
         frame, level = frame.f_back, level + 1

@@ -1,14 +1,14 @@
-"""Errors that users catch; all are ValueErrors."""
+"""Errors that users catch. All are ValueErrors."""
 
 from __future__ import annotations
 
 
 class DataError(ValueError):
-    """What is wrong with the data, in one sentence."""
+    """The data cannot be used. The message says why in one sentence."""
 
 
 class ModelFileError(ValueError):
-    """A file of a model that cannot be read or written."""
+    """A file of a model cannot be read or written."""
 
 
 class UndefinedMetricError(ValueError):

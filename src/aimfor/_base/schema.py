@@ -1,4 +1,4 @@
-"""Readers of entries that come from a file: each is checked, as nothing in a file is taken on trust."""
+"""Read entries of a file. Each is checked, because a file may come from anyone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aimfor._base import checks
 
 
 def entries(name: str, value: Any, keys: Sequence[str]) -> dict[str, Any]:
-    """The entries in the order of the keys, which must be all there and alone."""
+    """Return the entries in the order of the keys. No key may be missing, and no other may be present."""
     if not isinstance(value, Mapping):
         raise ValueError(f"{name} must be a JSON object, got {type(value).__name__}")
     for key in keys:
@@ -24,7 +24,7 @@ def number(name: str, value: Any, low: float = -math.inf, high: float = math.inf
     """A finite number in a range."""
     try:
         found = checks.in_range(name, value, low, high, **ends)
-    except (TypeError, OverflowError):  # a whole number beyond any float is one that JSON can hold
+    except (TypeError, OverflowError):  # JSON can hold whole numbers that no float can
         raise ValueError(f"{name} must be a number, got {str(value)[:50]!r}") from None
     checks.rule(math.isfinite(found), name, "must be finite", value)
     return found

@@ -1,4 +1,4 @@
-"""Which rows are held back, and rows in chunks."""
+"""Split rows: hold some of them back, or go through them in chunks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def chunks(count: int, size: int = CHUNK) -> Iterator[slice]:
 
 
 def held_back(classes: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Row numbers to train on and `count` to hold back, each class by its share but at least once on either side.
+    """Row numbers to train on, and `count` row numbers to hold back. Each class is on both sides, by its share.
 
     Args:
         classes: `[n]`, the class of each row; at least two rows of each.
         count: rows to hold back, at least one for each class.
-        seed: of the draw.
+        seed: random seed.
 
     Returns:
         Two arrays of row numbers, in order.
@@ -42,7 +42,7 @@ def held_back(classes: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, n
 
 
 def quotas(sizes: np.ndarray, count: int) -> np.ndarray:
-    """How many of `count` rows each class gets: its share by largest remainders, but one at least and not all."""
+    """How many of `count` rows each class gets: its share by largest remainders, at least one, and never all."""
     wanted = sizes * count / sizes.sum()
     quota = np.clip(np.floor(wanted).astype(int), 1, sizes - 1)
     for kind in np.argsort(quota - wanted):

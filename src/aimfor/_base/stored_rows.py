@@ -1,4 +1,4 @@
-"""Read, rows on disk: more features than memory holds, taken as they are needed."""
+"""Rows on disk, for features that do not fit into memory. Rows are read when they are needed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from aimfor._base.files import create
 
 
 class StoredRows:
-    """Rows `[n, D]` of float32 in a file, one after the other; `rows[index]` is an array in memory.
+    """Rows `[n, D]` of float32 in a file, one after the other. `rows[index]` is an array in memory.
 
-    Rows are read, not mapped: pages of a map count as memory of the process, huge ones where the system has them. The
-    system's cache of files keeps what is read often.
+    Rows are read, not mapped, because the pages of a map count as memory of the process. The file cache of the system
+    keeps rows that are read often.
 
     Args:
         path: a raw file of float32 numbers.
@@ -69,10 +69,10 @@ class StoredRows:
 
 
 class RowWriter:
-    """Writes rows to the file of `StoredRows`, as a context; an error inside removes the file.
+    """Context manager that writes rows to the file of `StoredRows`. An error inside it removes the file.
 
     Args:
-        path: the file; replaced when it exists.
+        path: the file; an existing one is replaced.
         num_features: D.
 
     Example:
@@ -102,7 +102,7 @@ class RowWriter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
         try:
             with self._named():
-                self._file.close()  # writes what is left, for which there may be no room
+                self._file.close()  # writes the last rows, for which the disk may be too full
         except OSError:
             self.path.unlink(missing_ok=True)
             raise
@@ -113,5 +113,5 @@ class RowWriter:
     def _named(self) -> Iterator[None]:
         try:
             yield
-        except OSError as error:  # a full disk does not say of itself for which file
+        except OSError as error:  # the error of a full disk does not name the file
             raise OSError(error.errno, error.strerror, str(self.path)) from error

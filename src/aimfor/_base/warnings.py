@@ -1,4 +1,4 @@
-"""Warnings that users filter by their class."""
+"""Warnings, one class for each, so that users can filter them."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ class UndefinedMetricWarning(UserWarning):
 
 
 class InfeasibleConstraintWarning(UserWarning):
-    """The constraint of a label looks impossible to meet: it stays broken with its multiplier at its limit, or with
-    nothing predicted positive."""
+    """The constraint of a label looks impossible to meet.
+
+    It stays broken although its multiplier is at its limit, or although nothing is predicted positive.
+    """
 
 
 class VacuousRangeWarning(UserWarning):
-    """The range of an aim asks nothing of a label, such as a precision below its share of positives."""
+    """Every model meets the range of an aim, as with a precision below the share of positives."""
 
 
 class NoValidationWarning(UserWarning):
-    """The rows are too few to hold some back, so every choice was made on the rows that were trained on."""
+    """There are too few rows to hold some back, so every choice was made on the training rows."""
 
 
 class PositiveClassWarning(UserWarning):
-    """Most rows are of the class that counts as positive only because its name is the second in sorted order."""
+    """Most rows are positive, and the positive class was picked only because its name sorts second."""
 
 
 class NoThresholdWarning(UserWarning):
@@ -29,7 +31,7 @@ class NoThresholdWarning(UserWarning):
 
 
 class LowConfidenceWarning(UserWarning):
-    """The constraint of a threshold that was chosen is not more likely kept than broken on new rows."""
+    """The chosen threshold breaks its constraint on new rows at least as likely as it keeps it."""
 
 
 class UncertainConstraintWarning(UserWarning):

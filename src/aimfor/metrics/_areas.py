@@ -100,8 +100,8 @@ def mean_precision_over_recall(
         sample_weight: weights >= 0, one per row or per entry.
 
     Returns:
-        The mean precision; it does not exist without positives. Over [0, 1] it is at least the average precision, as a
-        target may be met by a lower threshold of higher precision.
+        The mean precision; it does not exist without positives. Over [0, 1] it is at least the average precision,
+        because a lower threshold may have a higher precision.
 
     Example:
         >>> mean_precision_over_recall([1, 0, 1, 0], [4, 3, 2, 1], 0.0, 0.5)
@@ -122,8 +122,8 @@ def mean_tpr_over_fpr(
 ) -> Measured:
     """The mean height of the ROC curve between two false-positive rates: the exact area over its width.
 
-    The curve joins its points by straight lines, as `roc_auc` does; that is the mean of `tpr_at_fpr` where no positive
-    and negative share a score.
+    The curve joins its points by straight lines, as `roc_auc` does. If no positive and negative share a score, this is
+    the mean of `tpr_at_fpr`.
 
     Args:
         y_true: labels 0 or 1.
@@ -152,7 +152,7 @@ def mean_tpr_over_fpr(
 def _mean_tpr(curve: Curve, low: float, high: float) -> float:
     x, y = np.append(0.0, curve.fpr), np.append(0.0, curve.recall)
     left, right = np.clip(x[:-1], low, high), np.clip(x[1:], low, high)
-    # Only pieces with a width inside the range: the others add nothing, and vertical ones have no slope.
+    # Only pieces with a width inside the range count. The others add nothing, and vertical ones have no slope.
     piece = np.flatnonzero(right > left)
     x0, y0, x1, y1, left, right = x[piece], y[piece], x[piece + 1], y[piece + 1], left[piece], right[piece]
     # The mean of a line over an interval is its height in the middle.

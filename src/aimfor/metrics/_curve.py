@@ -1,4 +1,4 @@
-"""Measuring, first half: scores sorted once into what every threshold catches. All exact metrics read this curve."""
+"""The curve that all exact metrics read: scores sorted once, with the counts at every threshold."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Curve(NamedTuple):
 
     @property
     def precision(self) -> Array:
-        """Precision at each threshold; it always exists, as each threshold is the score of a row with weight."""
+        """Precision at each threshold. It always exists, because each threshold is the score of a row with weight."""
         return self.tp / (self.tp + self.fp)
 
     @property
@@ -36,7 +36,7 @@ class Curve(NamedTuple):
 
     @property
     def best_precision(self) -> Array:
-        """The highest precision at this threshold or any lower one, that is with at least this recall."""
+        """The highest precision with at least this recall: at this threshold or a lower one."""
         return np.maximum.accumulate(self.precision[::-1])[::-1]
 
     @property
@@ -56,7 +56,7 @@ def cumulate(labels: NDArray[np.bool_], scores: Array, weights: Array) -> Curve:
     Args:
         labels: shape [n], True for positives.
         scores: shape [n], finite.
-        weights: shape [n], >= 0; a row of weight 0 is as good as absent, and its score is no threshold.
+        weights: shape [n], >= 0; a row of weight 0 does not count, and its score is no threshold.
 
     Returns:
         The curve, with one entry per distinct score. Where the largest weight is beyond 2^900 or below 2^-900, the

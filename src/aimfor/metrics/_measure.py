@@ -1,4 +1,4 @@
-"""How an exact metric goes over the columns of its data, and what it needs of them."""
+"""Apply an exact metric to each column, and check that the column has the classes it needs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Measured = Any
 
 
 class AtThreshold(NamedTuple):
-    """The value of a metric and the threshold where it is found: numbers, or arrays with one entry per column."""
+    """The value of a metric and its threshold, as numbers or as arrays with one entry per column."""
 
     value: Measured
     threshold: Measured

@@ -1,13 +1,13 @@
 """Exact values at a threshold: a rate at a given one, or the best threshold for an aim.
 
 Each metric takes `(y_true, y_score, ..., *, sample_weight=None)`: lists, numpy arrays or torch tensors of shape [n], or
-[n, num_labels], which is measured column by column. Targets are a number, or one per column.
+[n, num_labels], which are measured column by column. Targets are a number, or one per column.
 
 - A row is predicted positive where its score >= threshold. Every distinct score is a candidate threshold, equal scores
   count together, and scores are taken as they are, never passed through a sigmoid.
-- Weights are per row or per entry; only their ratios matter, and a row of weight 0 is as good as absent.
-- A metric that does not exist for the data, such as recall without positives, is an `UndefinedMetricError`, a
-  ValueError; among several columns it is nan in that column, with one `UndefinedMetricWarning` that names the columns.
+- Weights are per row or per entry. Only their ratios matter, and a row of weight 0 does not count.
+- A metric may not exist for the data, as recall without positives. Then it raises an `UndefinedMetricError`, which is a
+  ValueError. With several columns it is nan in that column, and an `UndefinedMetricWarning` names the columns.
 """
 
 from __future__ import annotations
@@ -123,8 +123,9 @@ def recall_at_precision(
         sample_weight: weights >= 0, one per row or per entry.
 
     Returns:
-        The recall and its threshold; of several, the highest, which has the best precision. Where no threshold has the
-        precision: recall 0 at threshold inf, nothing being predicted positive. Does not exist without positives.
+        The recall and its threshold; of several, the highest, which has the best precision. If no threshold has the
+        precision, recall is 0 and the threshold inf, which predicts nothing positive. Without positives it does not
+        exist.
 
     Example:
         >>> recall_at_precision([1, 1, 0, 1, 0], [5, 4, 3, 2, 1], 0.75)
@@ -147,8 +148,8 @@ def precision_at_recall(
         sample_weight: weights >= 0, one per row or per entry.
 
     Returns:
-        The precision and its threshold; of several, the lowest, which has the best recall. Does not exist without
-        positives.
+        The precision and its threshold; of several, the lowest, which has the best recall. Without
+        positives it does not exist.
 
     Example:
         >>> precision_at_recall([1, 1, 0, 1, 0], [5, 4, 3, 2, 1], 0.9)
@@ -167,8 +168,8 @@ def tpr_at_fpr(y_true: Values, y_score: Values, max_fpr: Target, *, sample_weigh
         sample_weight: weights >= 0, one per row or per entry.
 
     Returns:
-        The true-positive rate and its threshold; of several, the highest, which has the best false-positive rate. Where
-        no allowed threshold catches a positive: 0 at threshold inf. Does not exist without both classes.
+        The true-positive rate and its threshold; of several, the highest, which has the best false-positive rate. If
+        no allowed threshold finds a positive, it is 0 at threshold inf. Without both classes it does not exist.
 
     Example:
         >>> tpr_at_fpr([1, 1, 0, 1, 0], [5, 4, 3, 2, 1], 0.5)
@@ -187,8 +188,8 @@ def fpr_at_tpr(y_true: Values, y_score: Values, min_tpr: Target, *, sample_weigh
         sample_weight: weights >= 0, one per row or per entry.
 
     Returns:
-        The false-positive rate and its threshold; of several, the lowest, which has the best true-positive rate. Does
-        not exist without both classes.
+        The false-positive rate and its threshold; of several, the lowest, which has the best true-positive rate.
+        Without both classes it does not exist.
 
     Example:
         >>> fpr_at_tpr([1, 1, 0, 1, 0], [5, 4, 3, 2, 1], 0.6)
@@ -207,7 +208,7 @@ def f_beta(y_true: Values, y_score: Values, beta: Target = 1.0, *, sample_weight
         sample_weight: weights >= 0, one per row or per entry.
 
     Returns:
-        F_beta and its threshold; of several, the highest. Does not exist without positives.
+        F_beta and its threshold; of several, the highest. Without positives it does not exist.
 
     Example:
         >>> f_beta([1, 0, 1, 0], [4, 3, 2, 1])
@@ -240,8 +241,8 @@ def at_constraint(
         sample_weight: weights >= 0, one per row or per entry.
 
     Returns:
-        The value and its threshold; of several, the one that keeps the constraint best. Where no threshold keeps it and
-        finds a positive: 0 at threshold inf.
+        The value and its threshold; of several, the one that keeps the constraint best. If no threshold keeps it and
+        finds a positive, it is 0 at threshold inf.
     """
 
     def best(curve: Curve, target: float) -> AtThreshold:

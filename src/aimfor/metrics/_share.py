@@ -62,7 +62,7 @@ FPR = Share("fpr", ("fp",), ("negatives",))
 
 
 class Tradeoff(NamedTuple):
-    """Most or least of one rate while another keeps to a target."""
+    """The highest or lowest value of one rate while another keeps to its target."""
 
     objective: Share
     most: bool
@@ -85,7 +85,7 @@ class Tradeoff(NamedTuple):
         return self.at_least and self.constrained.falls
 
     def need_classes(self, curve: Curve) -> None:
-        """Refuse data without positives, and without a class that one of the rates needs."""
+        """Raise if there are no positives, or if a class that one of the rates needs is missing."""
         missing = "positive" if curve.num_positives == 0 else None
         for share in (self.objective, self.constrained):
             missing = missing or share.missing_class(curve)

@@ -1,10 +1,10 @@
-"""Solve, the quick part: weighted hinges of a linear score, with constraints, by an interior-point method.
+"""Weighted hinges of a linear score, with constraints, solved by an interior-point method.
 
     min   decay / 2 |w|^2 + sum_ki cost_ki xi_ki + sum_k price_k t_k
     with  xi_ki >= 1 - y_i (w x_i - b_k),   sum_i load_ki xi_ki <= room_k + t_k,   xi, t >= 0
 
-Mehrotra's predictor and corrector. Everything that belongs to a row or an anchor is eliminated by hand, which leaves a
-system in w and b: a step costs what the matrix of products of the features costs.
+The steps are Mehrotra's predictor and corrector. All variables of rows and anchors are eliminated by hand. That leaves
+a system in w and b, so a step costs as much as the matrix of products of the features.
 """
 
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from aimfor._base.arrays import Array
 Four = tuple[Array, Array, Array, Array]
 
 MAX_STEPS = 1000
-# Where the gap between the values of the problem and of its dual, against the value, is closed.
+# The relative gap between the values of the problem and of its dual at which the method stops.
 GAP = 1e-10
 
 
@@ -30,7 +30,7 @@ class Hinges(NamedTuple):
         load: `[K, n]`, at least 0, and above 0 where the cost is 0.
         room: `[K]`.
         price: `[K]`, above 0 and finite.
-        decay: at least 0; a little of it picks one of many solutions.
+        decay: at least 0; a small value picks one of many solutions.
     """
 
     features: Any
@@ -82,7 +82,7 @@ def interior_point(hinges: Hinges) -> tuple[Array, Array, Array]:
     """
     scale = hinges.cost.sum() + hinges.price.sum()
     cost, price, decay = hinges.cost / scale, hinges.price / scale, hinges.decay / scale
-    # Near the solution duals underflow and the system fails; the last point before is as good as it gets.
+    # Near the solution duals underflow and the system fails. The last point before that is accurate enough.
     with np.errstate(all="ignore"):
         w, b, multipliers = _steps(hinges._replace(cost=cost, price=price, decay=decay))
     return w, b, multipliers * scale
@@ -116,7 +116,7 @@ def _steps(hinges: Hinges) -> tuple[Array, Array, Array]:
 
 
 def _inside(hinges: Hinges) -> tuple[Four, Four]:
-    """A start inside all bounds, at z = 0: what must stay above 0, and its duals, whose products tend to 0.
+    """A start inside all bounds, at z = 0: variables that must stay above 0, and their duals. The products tend to 0.
 
     s = xi - 1 + margin, xi, left = room + t - load xi, t, with the duals alpha, beta = cost + multiplier load - alpha,
     multiplier, rest = price - multiplier. Steps keep these equations.
@@ -143,9 +143,9 @@ class _System:
         self.pushed = hinges.back_by_anchor(self.theta * self.push)
         self.stiffness = t / rest + left / multiplier + (hinges.load * self.push * self.theta * s / alpha).sum(1)
         matrix = hinges.products(self.theta) + self.pushed.T @ (self.pushed / self.stiffness[:, None])
-        # Directions in which nothing is felt, such as between two equal columns, stay where they are.
+        # Directions that change nothing, such as between two equal columns, stay as they are.
         matrix[np.diag_indices_from(matrix)] += ridge + 1e-14 * np.trace(matrix)
-        # Not Cholesky's: rounding may cost the matrix its positive sign.
+        # LU instead of Cholesky, because rounding may leave the matrix not positive definite.
         self.factors = lu_factor(matrix, overwrite_a=True, check_finite=False) if np.isfinite(matrix).all() else None
 
     def step(self, on_s: Array, on_xi: Array, on_left: Array, on_t: Array) -> tuple[Array, Four, Four]:

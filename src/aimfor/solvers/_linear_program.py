@@ -1,4 +1,4 @@
-"""Solve: the hinge problem of an aim for linear scores as a linear program, or for F_beta a linear-fractional one."""
+"""The hinge problem of an aim for linear scores as a linear program, for F_beta a linear-fractional one."""
 
 import math
 from typing import Any, NamedTuple
@@ -10,11 +10,11 @@ from aimfor.aims import Anchors
 from aimfor.solvers._interior_point import Hinges, interior_point
 from aimfor.solvers._problem import TOLERANCE, Array, Point, Problem
 
-# Two values that differ by less, against their size or 1, are one.
+# Two values whose difference, relative to their size or 1, is below this count as equal.
 SAME = 1e-8
-# Features up to which the interior-point method makes a dense matrix of their products.
+# The most features for which the interior-point method builds a dense matrix of their products.
 MAX_FEATURES = 2000
-# Where the hinge of a row at an anchor stands in a program: as 0, as 1 - margin, or as the larger of both.
+# How a program writes the hinge of a row at an anchor: as 0, as 1 - margin, or as the larger of both.
 ZERO, LINEAR, OPEN = 0, 1, 2
 
 
@@ -46,7 +46,7 @@ class Program(NamedTuple):
 
     @classmethod
     def svm(cls, cost_u: float, cost_v: float) -> "Program":
-        """A weighted SVM: costs, and a constraint that says nothing."""
+        """A weighted SVM: costs, and a constraint that always holds."""
         return cls._from(cost_u, cost_v, 0, 0, 1, 1)
 
     @classmethod
@@ -61,7 +61,7 @@ class Program(NamedTuple):
         return cls(cost_u, cost_v, load_u, load_v, room, price)
 
     def value(self, u: Array, v: Array) -> float:
-        """What is minimised, at these rates."""
+        """The value to minimise, at these rates."""
         cost, room = self.cost_u * u + self.cost_v * v, self.room - self.load_u * u - self.load_v * v
         if self.ratio is not None:
             return ((self.ratio + cost) / room).item() if room > 0 else math.inf
@@ -71,11 +71,11 @@ class Program(NamedTuple):
 
 
 def solve(problem: Problem, program: Program, start: Point | None) -> Point | None:
-    """The optimum, exact to what HiGHS leaves; None when there is no feasible point.
+    """The optimum, as exact as HiGHS is; None when there is no feasible point.
 
-    A hinge is never below 0 and never below 1 - margin. With one of these in its place the program is smaller, and its
-    value a bound from below. Hinges near their corner at the start keep both, and so do those that turn out to be on
-    the other side of it, until the bound is reached.
+    A hinge is never below 0 and never below 1 - margin. With only one of these in its place the program is smaller,
+    and its value is a bound from below. Hinges near their corner at the start keep both. Each round adds the hinges
+    that turned out to be on the other side of their corner, until the bound is reached.
     """
     pieces = np.full((len(program.room), len(problem.signs)), OPEN)
     if start is not None:
@@ -104,7 +104,7 @@ def solve(problem: Problem, program: Program, start: Point | None) -> Point | No
 
 
 def near_optimum(problem: Problem, program: Program, decay: float = 1e-9) -> Point | None:
-    """The program with decay / 2 |w|^2 added, by the interior-point method; None with too many features for it."""
+    """The optimum with decay / 2 |w|^2 added, by the interior-point method; None with too many features."""
     if problem.num_features > MAX_FEATURES:
         return None
     if program.ratio is not None:
@@ -116,7 +116,7 @@ def near_optimum(problem: Problem, program: Program, decay: float = 1e-9) -> Poi
 
 
 def _best_ratio(problem: Problem, program: Program, decay: float) -> Point | None:
-    """The fraction by Dinkelbach's steps: each a weighted SVM whose cost of u is the best fraction so far."""
+    """The best fraction by Dinkelbach's steps. Each is a weighted SVM whose cost of u is the best fraction so far."""
     ratio = program.value(np.zeros(1), np.full(1, 2.0))  # all predicted positive: u = 0, v = 2
     while True:
         point = near_optimum(problem, Program.svm(ratio, program.cost_v.item()), decay)

@@ -1,7 +1,7 @@
-"""Solve, the entrance: weighted rows become one problem, and a point of it a solution in their own units.
+"""Weighted rows become a problem, and a point of the problem becomes a solution in the units of the rows.
 
-Features are standardised, and equal rows are one row with the sum of their weights, in an order that depends on the
-rows alone: a weight of 2 and a row given twice are the same problem, down to the last bit where weights add up exactly.
+Features are standardised. Equal rows become one row with the sum of their weights, in an order that depends on the rows
+alone. So a weight of 2 and a row given twice are the same problem, to the last bit if weights add up exactly.
 """
 
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from aimfor._base.arrays import Array
 from aimfor.aims import NO_RATES, Aim, Anchors, FBeta, Rates
 from aimfor.loss import SURROGATES, Surrogate
 
-# A constraint, whose room is of order 1, counts as met when it is broken by no more: what the solvers leave.
+# A constraint counts as met when its violation is at most this, which is the accuracy of the solvers.
 TOLERANCE = 1e-5
 
 
@@ -23,12 +23,12 @@ class Solution(NamedTuple):
     """A linear model at a relaxed optimum: the score is features @ weight.
 
     Attributes:
-        weight: `[D]`, for the features as they were given.
+        weight: `[D]`, for the features before standardisation.
         thresholds: `[K]`, one per anchor of the aim, to compare the score with.
         objective: the relaxed objective, to be minimised: the sum over anchors of width times u or v; for F_beta 1 - F.
-            A penalty on the weight is no part of it.
-        violation: of the relaxed constraint, as the table of the aim writes it; the largest of all anchors.
-        multipliers: `[K]`, what more room at an anchor would take off its objective.
+            It contains no penalty on the weight.
+        violation: of the relaxed constraint, the largest over the anchors, in the units of the table of the aim.
+        multipliers: `[K]`, how much one more unit of room at an anchor lowers its objective.
     """
 
     weight: Array
@@ -39,7 +39,7 @@ class Solution(NamedTuple):
 
     @property
     def feasible(self) -> bool:
-        """Whether the relaxed constraint is met; where it is not, no linear model meets it."""
+        """Whether the relaxed constraint is met. If not, no linear model meets it."""
         return self.violation <= TOLERANCE
 
 
@@ -55,7 +55,7 @@ class Problem(NamedTuple):
     """Distinct rows, standardised.
 
     Attributes:
-        features: `[n, D]`, (features as they came - centre) * inverse; a CSR matrix if they were sparse.
+        features: `[n, D]`, (original features - centre) * inverse; a CSR matrix if they were sparse.
         signs: y, `[n]`, +1 or -1.
         shares: `[n]`, weight over the weight of the class.
         prior: share of positives that the aim is about.
@@ -93,7 +93,7 @@ class Problem(NamedTuple):
         return np.where(self.signs > 0, positive[:, None], negative[:, None]) * self.shares
 
     def solution(self, aim: Aim, point: Point, surrogate: Surrogate = SURROGATES["hinge"]) -> Solution:
-        """The point in the units of the features as they came, and what it is worth."""
+        """The point in the units of the original features, with its objective and violation."""
         u, v = (torch.from_numpy(rate).unsqueeze(1) for rate in self.rates(point, surrogate))
         rates = Rates(u, v, torch.ones(1, dtype=torch.float64))
         anchors = table(aim, self.prior, rates)
@@ -115,7 +115,7 @@ def table(aim: Aim, prior: float, rates: Rates = NO_RATES) -> Anchors:
 
 
 def make_problem(features: Any, labels: ArrayLike, weights: ArrayLike | None, prior: float | None) -> Problem:
-    """Check what came, make equal rows one, and standardise.
+    """Check the rows, merge equal ones, and standardise.
 
     Example:
         >>> problem = make_problem([[1.0], [3.0], [1.0]], [0, 1, 0], None, None)
@@ -144,7 +144,7 @@ def make_problem(features: Any, labels: ArrayLike, weights: ArrayLike | None, pr
 
 
 def _checked_features(features: Any) -> Any:
-    """A float64 array, or a CSR matrix with every entry once, in order, and not 0."""
+    """A float64 array, or a CSR matrix with sorted entries, no duplicates and no stored zeros."""
     from scipy import sparse
 
     if sparse.issparse(features):
@@ -160,7 +160,7 @@ def _checked_features(features: Any) -> Any:
 
 
 def _distinct(features: Any, labels: Array, weights: Array) -> tuple[NDArray[np.intp], Array]:
-    """One of each kind of row with weight, sorted by label and content, and the weight of all of its kind."""
+    """One row of each kind, sorted by label and content, and the total weight of its kind."""
     (rows,) = np.nonzero(weights)
     if isinstance(features, np.ndarray):
         contents = [features[row].tobytes() for row in rows]
@@ -176,9 +176,9 @@ def _distinct(features: Any, labels: Array, weights: Array) -> tuple[NDArray[np.
 
 
 def _standardised(features: Any, shares: Array) -> tuple[Any, Array, Array]:
-    """Features of deviation 1, dense ones of mean 0, with what was taken off and the factors that were put on.
+    """Features of deviation 1, dense ones also of mean 0, with the shift and the factors that were applied.
 
-    The thresholds take up any shift, so that the problem is the same with and without it.
+    The thresholds absorb any shift, so the problem is the same with and without it.
     """
     mean = shares @ features
     if isinstance(features, np.ndarray):
@@ -189,7 +189,7 @@ def _standardised(features: Any, shares: Array) -> tuple[Any, Array, Array]:
         held.data = np.ones_like(features.data)
         centre, variance = np.zeros_like(mean), shares @ squares + (1 - shares @ held) * np.square(mean)
         largest = np.abs(features).max(0).toarray()[0]
-    # A constant feature says nothing, and what rounding leaves of its deviation must not be blown up.
+    # A constant feature carries no information, and the rounding error in its deviation must not be magnified.
     constant = variance <= np.square(1e-10 * largest)
     inverse = np.where(constant, 0.0, 1 / np.sqrt(np.where(constant, 1.0, variance)))
     if isinstance(features, np.ndarray):

@@ -1,10 +1,10 @@
-"""Solve: linear models at the optimum of the relaxed problem, by linear programming or by search for the multiplier.
+"""Linear models at the optimum of the relaxed problem, by linear programming or by search for the multiplier.
 
-What the loss reaches by many small steps is, for a linear score w x with thresholds b_k, a convex problem:
+For a linear score w x with thresholds b_k, the loss minimises a convex problem by many small steps. Solved here:
 
     min  sum_k width_k objective_k(u_k, v_k)   subject to   load_k(u_k, v_k) <= room_k
 
-with the rates u and v of `aims.py`; for F_beta it is the least of a fraction.
+with the rates u and v of `aimfor.aims`. For F_beta the objective is a fraction.
 """
 
 import math
@@ -24,9 +24,9 @@ from aimfor.loss import MAX_MULTIPLIER, SURROGATES
 from aimfor.solvers._linear_program import MAX_FEATURES, Program, near_optimum, solve
 from aimfor.solvers._problem import TOLERANCE, Point, Problem, Solution, make_problem, table
 
-# Rows times anchors of a linear program: what fits into about 10 GB.
+# The most rows times anchors of a linear program, which then needs about 10 GB.
 MAX_SLACKS = 10_000_000
-# Ends of the search for a multiplier, and the share of the objective that it may leave to gain.
+# The ends of the search for a multiplier, and the relative gap in the objective at which it stops.
 LEAST_MULTIPLIER, MOST_MULTIPLIER, SEARCH_GAP = 1e-5, 1e5, 1e-4
 
 
@@ -35,8 +35,8 @@ def solve_by_lp(
 ) -> Solution:
     """Solve the hinge problem of any aim as a linear program; that of F_beta is the paper's, eq. (f1equiv).
 
-    The hinge can leave an aim without a feasible point, precisions above all. Then a broken constraint costs the
-    largest multiplier that the loss knows, so that both tend to the same model, and `feasible` is False.
+    With the hinge an aim may have no feasible point, most often one with a precision. Then a broken constraint costs
+    the largest multiplier of the loss, so both tend to the same model, and `feasible` is False.
 
     Args:
         features: `[n, D]`, an array or a SciPy sparse matrix, which is never made dense.
@@ -89,9 +89,9 @@ def solve_by_search(
 ) -> Solution:
     """Solve an aim with one constraint by binary search for its multiplier, each step a weighted SVM or logistic fit.
 
-    The more the multiplier, the less the violation. The hinge's solutions jump from one corner to another where the
-    constraint is passed; there the best of the convex combinations of both sides is taken. When no multiplier meets the
-    constraint, the solution is that of the largest one that the loss knows, as with `solve_by_lp`.
+    A larger multiplier gives a smaller violation. With the hinge, solutions jump from one corner to another where the
+    constraint becomes met; there the best convex combination of both sides is taken. If no multiplier meets the
+    constraint, the solution is that of the largest multiplier of the loss, as with `solve_by_lp`.
 
     Args:
         features: `[n, D]`, an array or a SciPy sparse matrix, which is never made dense.
@@ -128,14 +128,14 @@ def solve_by_search(
 
 
 def warn_of_infeasible(aim: Aim, solution: Solution) -> None:
-    """Tell who asked for a model of a relaxed problem that none meets its constraint."""
+    """Warn if no linear model meets the relaxed constraint."""
     if solution.feasible:
         return
     area = isinstance(aim, AreaAim)
     what = "the relaxed constraints at all anchors" if area else "the relaxed constraint"
     ways = "a range that asks for less" if area else "an area such as aucpr, a milder target"
     warnings.warn(
-        f"no linear model meets {what} of {str(aim)!r}, the least violation is {solution.violation:.3g}; try "
+        f"no linear model meets {what} of {str(aim)!r}; the smallest violation is {solution.violation:.3g}. Try "
         f'solver="sgd", {ways}',
         InfeasibleConstraintWarning,
         stacklevel=checks.callers_level(),
@@ -149,7 +149,7 @@ def _one_label(aim: str | Aim) -> Aim:
 
 
 def _search(problem: Problem, aim: Aim, surrogate: str, decay: float) -> Point:
-    """Halve the range of the multiplier, on a log scale, until its two ends leave nothing to gain."""
+    """Halve the range of the multiplier, on a log scale, until its two ends agree."""
     anchors = table(aim, problem.prior)
     program = Program.of_table(anchors, math.inf)
     fit = _svm if surrogate == "hinge" else _logistic
@@ -210,7 +210,7 @@ def _between(lax: Point, strict: Point, violation: Callable[[Point], float]) -> 
 
 
 def _svm(problem: Problem, cost_u: float, cost_v: float, decay: float) -> Point:
-    """The weighted SVM with its threshold free; LinearSVC would shrink it too."""
+    """The weighted SVM without a penalty on its threshold, which LinearSVC would shrink."""
     point = near_optimum(problem, Program.svm(cost_u, cost_v), decay)
     if point is not None:
         return point
@@ -223,7 +223,7 @@ def _logistic(problem: Problem, cost_u: float, cost_v: float, decay: float) -> P
     """The weighted logistic fit, in bits."""
     from sklearn.linear_model import LogisticRegression
 
-    # Newton's steps are few and exact, but make a dense matrix of products.
+    # Newton's method needs few steps and is exact, but builds a dense matrix of products.
     few = problem.num_features <= MAX_FEATURES
     solver = {"solver": "newton-cholesky", "tol": 1e-10} if few else {"solver": "lbfgs", "tol": 1e-6}
     model = LogisticRegression(max_iter=10_000, **solver)
