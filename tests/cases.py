@@ -4,7 +4,7 @@ import pytest
 from torch import Tensor
 
 from aimfor.aims._table import Anchors
-from aimfor.loss.engines import _native as native
+from aimfor.loss.engines import _native_library as native
 
 NATIVE = pytest.param("native", marks=pytest.mark.skipif(native.problem() is not None, reason=str(native.problem())))
 

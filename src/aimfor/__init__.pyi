@@ -7,6 +7,7 @@ from ._base.warnings import InfeasibleConstraintWarning as InfeasibleConstraintW
 from ._base.warnings import LowConfidenceWarning as LowConfidenceWarning
 from ._base.warnings import NoThresholdWarning as NoThresholdWarning
 from ._base.warnings import NoValidationWarning as NoValidationWarning
+from ._base.warnings import OtherAimWarning as OtherAimWarning
 from ._base.warnings import PositiveClassWarning as PositiveClassWarning
 from ._base.warnings import UncertainConstraintWarning as UncertainConstraintWarning
 from ._base.warnings import UndefinedMetricWarning as UndefinedMetricWarning

@@ -7,7 +7,7 @@ import torch
 
 import aimfor
 from aimfor.loss.engines import _choice as engines
-from aimfor.loss.engines import _native as native
+from aimfor.loss.engines import _native_library as native
 
 NATIVE = pytest.param("native", marks=pytest.mark.skipif(native.problem() is not None, reason=str(native.problem())))
 NAN, INF = float("nan"), float("inf")

@@ -152,6 +152,53 @@ def test_a_state_of_another_loss_is_refused_and_changes_nothing(one, other):
     assert (loss.state.batches, loss.state.warned) == (0, False)
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_state_of_another_aim_gives_a_fresh_loss_where_it_is_not_strict(nested):
+    old, new = aimfor.Loss("recall@precision>=0.8", num_labels=2), aimfor.Loss("recall@precision>=0.9", num_labels=2)
+    scores, labels = torch.randn(64, 2), torch.rand(64, 2) < 0.3
+    for loss in (old, new):
+        loss(scores, labels)
+    fresh = aimfor.Loss("recall@precision>=0.9", num_labels=2)
+    module = torch.nn.ModuleDict({"loss": new, "head": torch.nn.Linear(2, 2)}) if nested else new
+    state = {f"loss.{key}" if nested else key: value for key, value in old.state_dict().items()}
+    if nested:
+        state |= {"head.weight": torch.ones(2, 2), "head.bias": torch.zeros(2)}
+    match = (
+        r"the saved state is of a loss for 'recall@precision>=0.8.*: the loss for 'recall@precision>=0.9.* starts anew"
+    )
+    with pytest.warns(aimfor.OtherAimWarning, match=match):
+        missing, unexpected = module.load_state_dict(state, strict=False)
+    assert len(missing) == 1
+    assert not unexpected
+    assert_same_state(new, fresh)
+    torch.testing.assert_close(new(scores, labels), fresh(scores, labels), rtol=0, atol=0)
+    if nested:
+        assert bool((module["head"].weight == 1).all())
+        with pytest.warns(aimfor.OtherAimWarning), pytest.raises(RuntimeError, match="the saved one is for 'recall"):
+            module.load_state_dict(state)
+
+
+def assert_same_state(one: aimfor.Loss, other: aimfor.Loss) -> None:
+    for (name, tensor), expected in zip(one.state_dict().items(), other.state_dict().values(), strict=True):
+        torch.testing.assert_close(tensor, expected, rtol=0, atol=0, msg=name)
+
+
+def test_diagnostics_print_as_a_table():
+    loss = aimfor.Loss("aucpr; num_anchors=2", num_labels=3)
+    torch.manual_seed(0)
+    loss(torch.randn(64, 3), torch.rand(64, 3) < 0.3)
+    report = loss.diagnostics()
+    header, *lines = str(report).splitlines()
+    assert header.split()[:5] == ["label", "anchor", "target", "threshold", "multiplier"]
+    assert len(lines) == 6
+    assert len({len(line) for line in lines}) == 1
+    assert lines[3].split()[:4] == ["1", "1", *(f"{part[1, 1].item():.4g}" for part in report[:2])]
+    assert lines[3].split()[-2:] == ["yes", f"{report.priors[1].item():.4g}"]
+    many = str(aimfor.Loss("aucpr", num_labels=1000).diagnostics()).splitlines()
+    assert len(many) == 52
+    assert many[-1] == "... and 9950 more lines"
+
+
 def test_a_state_that_is_not_finite_is_refused():
     state = aimfor.Loss("aucpr").state_dict()
     state["state.thresholds"] = torch.full_like(state["state.thresholds"], torch.nan)

@@ -36,3 +36,7 @@ class LowConfidenceWarning(UserWarning):
 
 class UncertainConstraintWarning(UserWarning):
     """The constraint of an operating point is more likely broken than kept on new rows."""
+
+
+class OtherAimWarning(UserWarning):
+    """The loaded state belongs to a loss for another aim, so the loss starts anew."""

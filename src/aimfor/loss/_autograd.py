@@ -44,3 +44,13 @@ def _handed_over(ctx, factor: Tensor) -> tuple[Tensor, None]:
 
 
 _guarded = once_differentiable(_handed_over)
+
+
+def value_type(scores: Tensor) -> torch.dtype:
+    """What the value is given in: that of the scores, but float32 for what has fewer digits."""
+    return torch.promote_types(scores.dtype, torch.float32)
+
+
+def gradient_type(scores: Tensor) -> torch.dtype:
+    """What the gradient is kept in: that of the scores, but float32 for float16, whose smallest number is too large."""
+    return torch.float32 if scores.dtype == torch.float16 else scores.dtype

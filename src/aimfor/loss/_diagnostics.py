@@ -8,6 +8,9 @@ from torch import Tensor
 from aimfor.aims import Anchors, Rates
 from aimfor.loss._state import State
 
+# Lines of a printed table.
+SHOWN_LINES = 50
+
 
 class Diagnostics(NamedTuple):
     """How training for the aim goes: running numbers of recent batches, each `[K, L]` (priors `[L]`).
@@ -26,7 +29,7 @@ class Diagnostics(NamedTuple):
             nothing predicted positive.
         priors: share of positives that the aim is about.
 
-    Rates are nan for a label that has not taken part yet.
+    Rates are nan for a label that has not taken part yet. Printed, it is a table of the exact numbers.
     """
 
     targets: Tensor
@@ -41,6 +44,38 @@ class Diagnostics(NamedTuple):
     violation: Tensor
     feasible: Tensor
     priors: Tensor
+
+    def __str__(self) -> str:
+        """A table with a line for each label and anchor, at most `SHOWN_LINES` of them."""
+        anchors, labels = self.thresholds.shape
+        shown = [(anchor, label) for label in range(labels) for anchor in range(anchors)][:SHOWN_LINES]
+        columns = {name: [_shown(part[place]) for place in shown] for name, part in self._shown_columns().items()}
+        places = {"label": [str(label) for _, label in shown], "anchor": [str(anchor) for anchor, _ in shown]}
+        table = [[name, *cells] for name, cells in (places | columns).items()]
+        widths = [max(map(len, column)) for column in table]
+        lines = ["  ".join(map(str.rjust, line, widths)) for line in zip(*table, strict=True)]
+        more = anchors * labels - len(shown)
+        return "\n".join([*lines, f"... and {more} more lines"] if more else lines)
+
+    def _shown_columns(self) -> dict[str, Tensor]:
+        """The columns of the table after label and anchor; the surrogate rates are left to the attributes."""
+        columns = {
+            "target": self.targets,
+            "threshold": self.thresholds,
+            "multiplier": self.multipliers,
+            "recall": self.recall,
+            "precision": self.precision,
+            "fpr": self.fpr,
+            "violation": self.violation,
+            "feasible": self.feasible,
+            "prior": self.priors.expand_as(self.thresholds),
+        }
+        return {name: part.cpu() for name, part in columns.items()}
+
+
+def _shown(number: Tensor) -> str:
+    value = number.item()
+    return ("yes" if value else "no") if isinstance(value, bool) else f"{value:.4g}"
 
 
 def diagnose(state: State, anchors: Anchors, exact_drives: bool | Tensor) -> Diagnostics:

@@ -3,26 +3,53 @@
 Whether there is a process group is asked at every call, so a loss built before the group works like one built after.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 
-def world_size() -> int:
-    """Number of processes that train together; 1 without a process group."""
+class Ranks(NamedTuple):
+    """The processes that train together; `size` is 1 for one that trains alone."""
+
+    size: int
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The tensor added up over all ranks, the same on each."""
+        if self.size == 1:
+            return tensor
+        total = tensor.to(torch.float64, copy=True)  # one type for all ranks, whatever the type of their scores
+        torch.distributed.all_reduce(total)
+        return total.to(tensor.dtype)
+
+
+ALONE = Ranks(1)
+
+
+def training_ranks() -> Ranks:
+    """The ranks of the default process group; one without a group."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return torch.distributed.get_world_size()
-    return 1
+        return Ranks(torch.distributed.get_world_size())
+    return ALONE
 
 
-def sum_over_ranks(tensor: Tensor) -> Tensor:
-    """The tensor added up over all ranks, the same on each."""
-    if world_size() == 1:
-        return tensor
-    total = tensor.to(torch.float64, copy=True)  # one type for all ranks, whatever the type of their scores
-    torch.distributed.all_reduce(total)
-    return total.to(tensor.dtype)
+def sum_census(ranks: Ranks, census: Tensor) -> Tensor:
+    """The census of all ranks; raises ValueError where another rank refused its input.
+
+    One message, `[3 L + 1]`: the last number counts the ranks that refused.
+    """
+    if ranks.size == 1:
+        return census
+    received = ranks.sum(torch.cat([census.flatten(), census.new_zeros(1)]))
+    if received[-1] > 0:
+        raise ValueError("scores, labels, weights and mask must be valid on every rank, another rank refused its own")
+    return received[:-1].unflatten(0, (3, -1))
+
+
+def report_refusal(ranks: Ranks, like: Tensor) -> None:
+    """Send the other ranks, which wait for this one's census, that its input was refused; `like` is one row of it."""
+    if ranks.size > 1:
+        ranks.sum(torch.cat([like.new_zeros(3 * len(like)), like.new_ones(1)]))
 
 
 def group_size(group: Any) -> int:

@@ -1,27 +1,41 @@
 """Weigh: the loss. Scores and labels in; one scalar to differentiate out, its own state learned on the way."""
 
 import itertools
+import sys
 import warnings
 import weakref
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from aimfor._base import checks
-from aimfor._base.warnings import InfeasibleConstraintWarning, VacuousRangeWarning
+from aimfor._base.warnings import InfeasibleConstraintWarning, OtherAimWarning, VacuousRangeWarning
 from aimfor.aims import NO_RATES, Aim, Anchors, PointAim, Rates
 from aimfor.aims import aim as parse_aim
-from aimfor.loss._autograd import attach_gradient
+from aimfor.loss._autograd import attach_gradient, gradient_type
 from aimfor.loss._batch import Batch, known_priors, training_batch
 from aimfor.loss._diagnostics import Diagnostics, diagnose
-from aimfor.loss._distributed import sum_over_ranks, world_size
-from aimfor.loss._state import LOOK_EVERY, State, Step, above, difference
+from aimfor.loss._distributed import ALONE, report_refusal, sum_census, training_ranks
+from aimfor.loss._log_loss_start import log_loss_step
+from aimfor.loss._state import LOOK_EVERY, State
+from aimfor.loss._step import LossRules, exact_drives
 from aimfor.loss._surrogates import SURROGATES, Surrogate
-from aimfor.loss.engines import NativeRun, Options, TorchRun, engine_for, log_loss, reduced
+from aimfor.loss.engines import Pass, engine_for
+
+# The name that torch gives to `get_extra_state` in a state_dict.
+EXTRA_STATE = "_extra_state"
 
 # Losses by number: an operation of a compiled graph takes tensors and numbers, no modules.
 _NUMBERS = itertools.count()
 _LOSSES: weakref.WeakValueDictionary[int, "Loss"] = weakref.WeakValueDictionary()
+
+
+def numbered_loss(number: int) -> "Loss":
+    """The loss of this number."""
+    return _LOSSES[number]
 
 
 class Loss(nn.Module):
@@ -130,43 +144,32 @@ class Loss(nn.Module):
             A scalar.
         """
         learning = self.training and torch.is_grad_enabled()
-        # Of classes the log-odds have a graph of their own, and sparse labels, or what is no tensor, are nothing that a
-        # compiled graph knows.
-        compiling = torch.compiler.is_compiling() and not self.multiclass
-        if not compiling or not isinstance(labels, Tensor) or labels.layout != torch.strided:
-            return self._at_once(scores, labels, weights, mask, learning)  # pyright: ignore[reportCallIssue]
-        buffers = [buffer for buffer in self.state._buffers.values() if buffer is not None]
-        inputs = scores.detach(), labels, weights, mask, buffers, self._number, learning
-        value, gradient = torch.ops.aimfor.loss(*inputs)
-        return torch.ops.aimfor.attach_gradient(value, scores, gradient)
+        if torch.compiler.is_compiling():
+            from aimfor.loss import _compiled as compiled  # here, as it imports torch's compiler
 
-    @torch.compiler.disable
-    def _at_once(
-        self, scores: Tensor, labels: Tensor, weights: Tensor | None, mask: Tensor | None, learning: bool
-    ) -> Tensor:
-        """The loss outside compiled graphs, or between two of them."""
+            # Of classes the log-odds have a graph of their own, and sparse labels, or what is no tensor, are nothing
+            # that a compiled graph knows.
+            if isinstance(labels, Tensor) and labels.layout == torch.strided and not self.multiclass:
+                return compiled.in_graph(self, scores, labels, weights, mask, learning)
+        if "torch._dynamo" in sys.modules:  # else no graph can be near
+            return _between_graphs()(self, scores, labels, weights, mask, learning)
         return attach_gradient(*self._evaluate(scores, labels, weights, mask, learning))
 
     def _evaluate(
         self, scores: Tensor, labels: Tensor, weights: Tensor | None, mask: Tensor | None, learning: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The value, what it is to be differentiated by, and the gradient in that; moves the state when learning."""
-        state = self.state  # once: a module looks for its parts in Python
+        state, rules = self.state, self._rules(learning)  # once: a module looks for its parts in Python
         try:
             batch = training_batch(scores, labels, weights, mask, self.num_labels, self.multiclass)
             device = state.thresholds.device
             if scores.device != device:
                 raise ValueError(f"scores must be on the device of the loss, {device}, got {scores.device}")
-            engine = engine_for(batch.scores)
-            if engine == "native":
-                run = NativeRun(state, self._options(), batch, learning)
-            else:
-                run = TorchRun(state, self._options(), batch, engine)
+            run = engine_for(batch.scores, self.surrogate).begin(batch, state, rules)
         except Exception:
-            if learning:  # the other ranks wait for this one's census, whatever went wrong here
-                sum_over_ranks(self._sent_census(None))
+            report_refusal(rules.ranks, state.score_mean)
             raise
-        value, gradient = self._pass(state, run, batch, learning)
+        value, gradient = self._pass(state, rules, run, batch)
         # Log-odds have a graph of their own; otherwise the gradient is that of the scores as they came.
         source = batch.scores if self.multiclass else scores
         if gradient.shape != source.shape or gradient.dtype != gradient_type(source):
@@ -177,7 +180,7 @@ class Loss(nn.Module):
         """Running numbers of the recent training batches; see `Diagnostics`."""
         state = self.state
         anchors = self.aim.anchors(state.priors, self._followed_rates())
-        return diagnose(state, anchors, self._exact_drives())
+        return diagnose(state, anchors, exact_drives(state, self._rules(learning=False)))
 
     @property
     def dual_rate(self) -> float:
@@ -202,8 +205,44 @@ class Loss(nn.Module):
         return torch.tensor(list(self._subject().encode()), dtype=torch.uint8)
 
     def set_extra_state(self, state: Tensor) -> None:
-        saved = bytes(state.tolist()).decode(errors="replace")
-        checks.rule(saved == self._subject(), "state_dict", f"must be of a loss for {self._subject()!r}", repr(saved))
+        """Nothing to keep: `_load_from_state_dict` has compared it."""
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False):
+        """Continue from a saved state.
+
+        Args:
+            state_dict: what `state_dict()` of a loss for the same aim and number of labels gave.
+            strict: True refuses the state of another aim; False starts anew there, with an `OtherAimWarning`.
+            assign: as for every module.
+        """
+        saved = self._other_subject(state_dict.get(EXTRA_STATE))
+        if strict and saved is not None:
+            raise ValueError(
+                f"state_dict must be of a loss for {self._subject()!r}, got {saved!r}: load it with strict=False to "
+                "start anew"
+            )
+        return super().load_state_dict(state_dict, strict, assign)
+
+    def _load_from_state_dict(self, state_dict, prefix, metadata, strict, missing, unexpected, errors) -> None:
+        saved = self._other_subject(state_dict.get(prefix + EXTRA_STATE))
+        if saved is not None:
+            # A model that holds this loss refuses missing keys where it is strict, and goes on where it is not.
+            missing.append(f"{prefix}state for {self._subject()!r}, the saved one is for {saved!r}")
+            self.state.reset_()
+            warnings.warn(
+                f"the saved state is of a loss for {saved!r}: the loss for {self._subject()!r} starts anew",
+                OtherAimWarning,
+                stacklevel=checks.callers_level(),
+            )
+            for key in [key for key in state_dict if key.startswith(prefix)]:
+                del state_dict[key]
+            state_dict.update(self.state_dict(prefix=prefix))
+        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, unexpected, errors)
+
+    def _other_subject(self, saved: Tensor | None) -> str | None:
+        """What a saved state is about, where that is something else than this loss."""
+        text = None if saved is None else bytes(saved.tolist()).decode(errors="replace")
+        return None if text == self._subject() else text
 
     def _subject(self) -> str:
         return f"{self.aim}, num_labels={self.num_labels}{', multiclass' if self.multiclass else ''}"
@@ -224,24 +263,19 @@ class Loss(nn.Module):
             f"constraint={self.constraint!r}, multiclass={self.multiclass}"
         )
 
-    def _pass(self, state: State, run: NativeRun | TorchRun, batch: Batch, learning: bool) -> tuple[Tensor, Tensor]:
+    def _pass(self, state: State, rules: LossRules, run: Pass, batch: Batch) -> tuple[Tensor, Tensor]:
         """Value and gradient on this batch, and the step of the state."""
-        reduce = sum_over_ranks if learning else lambda tensor: tensor
-        alone = not learning or world_size() == 1
-        if not alone:
-            run.census = self._received_census(reduce(self._sent_census(run.census)))
+        learning = rules.learning
+        if rules.ranks.size > 1:
+            run.census = sum_census(rules.ranks, run.census)
         if learning:
             state.count_batch_()
-        counted = run.observe_() if learning else state.counted_priors
-        given = state.given_priors
+        counted, given = run.observe_(), state.given_priors
         priors = counted if given is None else given
         anchors = self.aim.anchors(priors, self._followed_rates() if self.aim.follows_rates else NO_RATES)
-        if isinstance(run, NativeRun) and alone:
-            value, gradient = run.step(anchors)
-        else:
-            value, gradient = self._step(run, counted, anchors, reduce, learning)
+        value, gradient = run.step(anchors)
         if learning and state.batches <= self.log_loss_batches:
-            value, gradient = self._log_loss(batch, run.census, reduce)
+            value, gradient = log_loss_step(batch, state, rules, run.census, self.multiclass)
         looking = learning and state.batches % LOOK_EVERY == 0
         if looking:
             self._warn_of_infeasible()
@@ -249,94 +283,20 @@ class Loss(nn.Module):
             self._warn_of_vacuous(anchors)
         return value, gradient
 
-    @torch.no_grad()
-    def _step(
-        self, run: NativeRun | TorchRun, counted: Tensor, anchors: Anchors, reduce, learning: bool
-    ) -> tuple[Tensor, Tensor]:
-        """The step in torch: costs from the state, the pass, and the state from its sums."""
-        state, census = self.state, run.census
-        came = census[0] + census[1]
-        active = state.taking_part.mul_(above(came, 0.0))
-        # Rates are shares of each class as the batches hold it; what the aim is about, a given prior if there is one,
-        # enters with the false positives per positive.
-        weight = came * active + (1 - active)
-        u_unit, v_unit = active / (counted * weight), active / ((1 - counted) * weight)
-        multipliers = state.multipliers if anchors.multiplier is None else anchors.multiplier
-        u_cost, v_cost = anchors.costs(multipliers)
-        # All anchors of a label by one factor: the minimiser of the label stays, and the gradient keeps the size of
-        # that of log-loss however the multipliers grow, so that a learning rate and a shared trunk serve all labels.
-        total = u_cost.sum(0) + v_cost.sum(0)
-        share = active / (total + (1 - above(total, 0.0))) / self.num_labels
-        u_cost, v_cost = u_cost.mul_(share * u_unit), v_cost.mul_(share * v_unit)
-        counts_for = state.counts_for(active, self._exact_drives()) if learning else None
-        errors = counts_for is not None and bool(counts_for.any())
-        counts = run.count(anchors, u_cost, v_cost, errors)
-        sums, squares = reduced(reduce, counts)
-
-        # In place from here on, and let go of early: what is `[K, L]` adds up beside the gradient.
-        positives = census[1] * u_unit
-        lagrangian = (sums.positive_loss * u_cost).addcmul_(sums.negative_loss, v_cost)
-        lagrangian.addcmul_(multipliers, share * anchors.width * anchors.largest_room(positives), value=-1)
-        value = lagrangian.sum()
-        del lagrangian
-        slope = difference(sums.negative_slope.mul_(v_cost), sums.positive_slope.mul_(u_cost))
-        del u_cost, v_cost
-        surrogate = Rates(sums.positive_loss.mul_(u_unit), sums.negative_loss.mul_(v_unit), positives)
-        exact = None
-        if errors:
-            exact = Rates(sums.false_negatives.mul_(u_unit), sums.false_positives.mul_(v_unit), positives)
-        if counts_for is None:
-            return value, counts.gradient
-        step = Step(
-            active=active,
-            anchors=anchors,
-            surrogate=surrogate,
-            exact=exact,
-            negatives=census[0] * v_unit,
-            counts_for=counts_for,
-            exact_drives=self._exact_drives(),
-            slope=slope,
-            variance=squares / weight,
+    def _rules(self, learning: bool) -> LossRules:
+        return LossRules(
+            self.surrogate,
+            self.constraint == "exact",
+            self.dual_rate,
+            self.threshold_rate,
+            self.warmup,
+            learning,
+            training_ranks() if learning else ALONE,
         )
-        state.learn_(step, self.dual_rate, self.threshold_rate)
-        # Data-parallel training averages the gradients over ranks, and each rank holds only its rows of the sum.
-        return value, counts.gradient * world_size() if world_size() > 1 else counts.gradient
-
-    def _log_loss(self, batch: Batch, census: Tensor, reduce) -> tuple[Tensor, Tensor]:
-        """What trains the scores in the first batches: a mean over labels, of classes the cross-entropy."""
-        came = census[0] + census[1]
-        active = self.state.taking_part.mul_(above(came, 0.0))
-        cost = active / (came * active + (1 - active))
-        value, gradient = log_loss(batch, cost if self.multiclass else cost / self.num_labels, self.multiclass)
-        self.state.forget_looks_()  # no constraint has been tried yet
-        return reduce(value), gradient * world_size() if world_size() > 1 else gradient
-
-    def _options(self) -> Options:
-        return Options(self.surrogate, self.constraint == "exact", self.dual_rate, self.threshold_rate, self.warmup)
 
     def _followed_rates(self) -> Rates:
         """The running rates that the table of an aim may depend on."""
         return self.state.exact_rates if self.constraint == "exact" else self.state.surrogate_rates
-
-    def _exact_drives(self) -> bool | Tensor:
-        """Where the exact rates drive the multipliers: on the convex rung of a ladder too, because the hinge may have
-        no feasible point where the tight surrogate, for which it only prepares, has one."""
-        if self.constraint == "exact" or self.surrogate.convex:
-            return self.constraint == "exact"
-        return self.state.steps < self.warmup
-
-    def _sent_census(self, census: Tensor | None) -> Tensor:
-        """What is summed over ranks before the pass: `[3 L + 1]`, the last a count of ranks whose input was refused."""
-        if census is None:
-            return torch.cat([self.state.priors.new_zeros(3 * self.num_labels), self.state.priors.new_ones(1)])
-        return torch.cat([census.flatten(), census.new_zeros(1)])
-
-    def _received_census(self, received: Tensor) -> Tensor:
-        if received[-1] > 0:
-            raise ValueError(
-                "scores, labels, weights and mask must be valid on every rank, another rank refused its own"
-            )
-        return received[:-1].unflatten(0, (3, -1))
 
     def _warn_of_infeasible(self) -> None:
         if self.state.warned:
@@ -377,62 +337,9 @@ class Loss(nn.Module):
         return f"{len(numbers)} of {self.num_labels} labels ({shown})"
 
 
-@torch.library.custom_op("aimfor::loss", mutates_args={"state"})
-def _compiled_loss(
-    scores: Tensor,
-    labels: Tensor,
-    weights: Tensor | None,
-    mask: Tensor | None,
-    state: list[Tensor],
-    number: Tensor,
-    learning: bool,
-) -> tuple[Tensor, Tensor]:
-    """A loss as one operation of a compiled graph: value, and gradient in the scores."""
-    loss = _LOSSES[int(number)]
-    own = loss.state._buffers
-    kept = dict(own)
-    # A graph may hand over copies of the buffers, which it writes back.
-    own.update(zip((name for name, buffer in kept.items() if buffer is not None), state, strict=True))
-    try:
-        value, _, gradient = loss._evaluate(scores, labels, weights, mask, learning)
-    finally:
-        own.update(kept)
-    return value.to(value_type(scores)), gradient
+@lru_cache(maxsize=1)
+def _between_graphs() -> Callable[..., Tensor]:
+    """`_compiled.between_graphs`, which imports torch's compiler."""
+    from aimfor.loss import _compiled as compiled
 
-
-@_compiled_loss.register_fake
-def _(scores, labels, weights, mask, state, number, learning):
-    gradient = torch.empty_like(scores, dtype=gradient_type(scores), memory_format=torch.contiguous_format)
-    return scores.new_empty((), dtype=value_type(scores)), gradient
-
-
-# Torch differentiates no operation that changes its arguments: a second one attaches the gradient.
-@torch.library.custom_op("aimfor::attach_gradient", mutates_args=())
-def _compiled_attach(value: Tensor, scores: Tensor, gradient: Tensor) -> Tensor:
-    return value.clone()
-
-
-@_compiled_attach.register_fake
-def _(value, scores, gradient):
-    return torch.empty_like(value)
-
-
-def _keep_gradient(ctx, inputs, output) -> None:
-    ctx.save_for_backward(inputs[2])
-    ctx.dtype = inputs[1].dtype
-
-
-_compiled_attach.register_autograd(
-    lambda ctx, factor: (None, (ctx.saved_tensors[0] * factor).to(ctx.dtype), None),
-    setup_context=_keep_gradient,
-)
-
-
-def value_type(scores: Tensor) -> torch.dtype:
-    """What the value is given in: that of the scores, but float32 for what has fewer digits."""
-    return torch.promote_types(scores.dtype, torch.float32)
-
-
-def gradient_type(scores: Tensor) -> torch.dtype:
-    """What the gradient is kept in: that of the scores, but float32 for float16, whose smallest number is too large."""
-    return torch.float32 if scores.dtype == torch.float16 else scores.dtype
+    return compiled.between_graphs  # pyright: ignore[reportReturnType]

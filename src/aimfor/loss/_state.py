@@ -50,6 +50,29 @@ OUTLYING = 4.0
 MEAN_ROUNDING = 1e-5
 # Started low: a constraint that weighs too much at first costs more steps than one that has to be learned.
 START_MULTIPLIER = 0.1
+# Every buffer and the number that it starts with. Those of PER_LABEL are `[L]`, most others `[K, L]`.
+STARTS = {
+    "steps": 0,
+    "class_weight": 0.0,
+    "thresholds": 0.0,
+    "multipliers": START_MULTIPLIER,
+    "rates": 0.0,
+    "positives": 1.0,
+    "exact_positives": 1.0,  # of the batches whose errors were counted
+    "negatives": 1.0,
+    "exact_negatives": 1.0,
+    "score_mean": 0.0,
+    "score_variance": 0.0,
+    "slope_square": 0.0,
+    "violation_square": 0.0,
+    "lowest_violation": NOTHING_SEEN,
+    "fruitless_steps": 0.0,
+}
+PER_LABEL = (
+    "steps",
+    *("positives", "exact_positives", "negatives", "exact_negatives"),
+    *("score_mean", "score_variance"),
+)
 
 
 class Step(NamedTuple):
@@ -128,31 +151,26 @@ class State(nn.Module):
     @torch.inference_mode(False)  # what is made in that mode can never be changed outside of it
     def __init__(self, anchor_count: int, num_labels: int, priors: Tensor | None):
         super().__init__()
-        per_label, per_anchor = (num_labels,), (anchor_count, num_labels)
-
-        def keep(name: str, shape: tuple[int, ...], start: float = 0.0) -> None:
-            self.register_buffer(name, torch.full(shape, start, dtype=torch.float32))
-
         # Batches learned from, and whether the user was told of constraints that cannot be met: plain numbers, as a
         # device would have to be waited for.
         self.batches, self.warned = 0, False
         # An option, like the aim itself: it moves with the module, but a loaded state does not change it.
         self.register_buffer("given_priors", None if priors is None else priors.clone(), persistent=False)
-        self.register_buffer("steps", torch.zeros(per_label, dtype=torch.long))
-        keep("class_weight", (2, num_labels))  # positives, negatives
-        keep("thresholds", per_anchor)
-        keep("multipliers", per_anchor, START_MULTIPLIER)
-        keep("rates", (4, *per_anchor))  # surrogate u, v; exact u, v
-        keep("positives", per_label, 1.0)
-        keep("exact_positives", per_label, 1.0)  # of the batches whose errors were counted
-        keep("negatives", per_label, 1.0)
-        keep("exact_negatives", per_label, 1.0)
-        keep("score_mean", per_label)
-        keep("score_variance", per_label)
-        keep("slope_square", per_anchor)
-        keep("violation_square", per_anchor)
-        keep("lowest_violation", per_anchor, NOTHING_SEEN)
-        keep("fruitless_steps", per_anchor)
+        per_label, per_anchor = (num_labels,), (anchor_count, num_labels)
+        sizes = {
+            **dict.fromkeys(PER_LABEL, per_label),
+            "class_weight": (2, num_labels),  # positives, negatives
+            "rates": (4, *per_anchor),  # surrogate u, v; exact u, v
+        }
+        for name, start in STARTS.items():
+            kind = torch.long if name == "steps" else torch.float32
+            self.register_buffer(name, torch.full(sizes.get(name, per_anchor), start, dtype=kind))
+
+    def reset_(self) -> None:
+        """Forget everything that was learned."""
+        self.batches, self.warned = 0, False
+        for name, start in STARTS.items():
+            getattr(self, name).fill_(start)
 
     @property
     def counted_priors(self) -> Tensor:

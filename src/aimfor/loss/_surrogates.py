@@ -134,14 +134,16 @@ class Surrogate:
     convex: bool
     sharpness: float | None = None
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # engines find it in their tables in every batch, and a hash of all fields takes longer
 
-SURROGATES = {
-    surrogate.name: surrogate
-    for surrogate in (
-        Surrogate("hinge", hinge, hinge_slope, bounds=True, convex=True),
-        Surrogate("log", log, log_slope, bounds=True, convex=True),
-        Surrogate("smooth_hinge", smooth_hinge, smooth_hinge_slope, bounds=True, convex=True),
-        Surrogate("ramp", ramp, ramp_slope, bounds=True, convex=False, sharpness=1.0),
-        Surrogate("sigmoid", sigmoid, sigmoid_slope, bounds=False, convex=False, sharpness=3.0),
-    )
-}
+
+HINGE = Surrogate("hinge", hinge, hinge_slope, bounds=True, convex=True)
+LOG = Surrogate("log", log, log_slope, bounds=True, convex=True)
+SMOOTH_HINGE = Surrogate("smooth_hinge", smooth_hinge, smooth_hinge_slope, bounds=True, convex=True)
+RAMP = Surrogate("ramp", ramp, ramp_slope, bounds=True, convex=False, sharpness=1.0)
+SIGMOID = Surrogate("sigmoid", sigmoid, sigmoid_slope, bounds=False, convex=False, sharpness=3.0)
+
+# Every surrogate by its name. The reference counts any of them by its loss and slope; `fused` and `native` count those
+# for which they have a curve of their own, and leave the others to the reference.
+SURROGATES = {surrogate.name: surrogate for surrogate in (HINGE, LOG, SMOOTH_HINGE, RAMP, SIGMOID)}

@@ -23,7 +23,7 @@ from aimfor.loss._batch import Batch
 from aimfor.loss.engines import _choice as engines
 from aimfor.loss.engines import _fused as fused
 from aimfor.loss.engines import _fused_curves as pieces
-from aimfor.loss.engines import _native as native
+from aimfor.loss.engines import _native_library as native
 from cases import AIMS, NATIVE, SURROGATES
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -376,13 +376,13 @@ def test_pieces_of_the_fused_pass_are_small(monkeypatch):
     """No tensor of the pass is larger than a piece but the gradient: none has all rows, labels and anchors."""
     monkeypatch.setenv(engines.SETTING, "fused")
     sizes = []
-    original = pieces.Curve.__init__
+    original = pieces.SurrogateCurve.__init__
 
     def watched(self, piece, *arguments):
         original(self, piece, *arguments)
         sizes.append(piece.scores.numel())
 
-    monkeypatch.setattr(pieces.Curve, "__init__", watched)
+    monkeypatch.setattr(pieces.SurrogateCurve, "__init__", watched)
     aimfor.Loss("aucpr", num_labels=3000)(*batch(200, 3000))
     assert max(sizes) <= fused.CPU_PIECE
     assert sum(sizes) == 200 * 3000
@@ -446,7 +446,8 @@ def test_without_the_wide_library_the_narrower_takes_over(kind, monkeypatch, tmp
         compiler = shutil.which("g++")
         if compiler is None:
             pytest.skip("no g++ here")
-        source = 'const char* aimfor_sources(void) { return ""; } const char* aimfor_vectors(void) { return ""; }'
+        texts = "sources", "vectors", "layout", "surrogates"
+        source = "".join(f'const char* aimfor_{name}(void) {{ return ""; }}' for name in texts)
         source += "int aimfor_census, aimfor_observe, aimfor_step;"
         (tmp_path / "other.c").write_text(source)
         build = [compiler, "-x", "c", "-shared", "-fPIC", str(tmp_path / "other.c"), "-o", str(wide)]

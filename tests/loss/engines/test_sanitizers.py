@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from aimfor.loss.engines import _native as native
+from aimfor.loss.engines import _native_library as native
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 CASES = "odd_shapes or extremes or weights_and_masks or forms_of_labels or other_types or views or any_shape or threads"
@@ -20,7 +20,7 @@ RUNNER = """
 import sys
 from pathlib import Path
 import pytest
-from aimfor import native
+from aimfor.loss.engines import _native_library as native
 native.LIBRARY = native.WIDE_LIBRARY = Path(sys.argv[1])
 assert native.problem() is None, native.problem()
 sys.exit(pytest.main(sys.argv[2:]))
@@ -39,7 +39,7 @@ def test_the_library_under_sanitizers(target, tmp_path):
     library = tmp_path / "_native.so"
     flags = ["-std=c++17", "-O1", "-g", f"-march={target}", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"]
     checks = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
-    source = str(ROOT / "src/aimfor/csrc/native.cpp")
+    source = str(ROOT / "src/aimfor/loss/engines/csrc/native.cpp")
     checks += [f'-DAIMFOR_SOURCES="{native._sources()}"']  # without which it would not be loaded
     build = [compiler, *flags, *checks, "-fopenmp", "-fPIC", "-shared", source, "-o", str(library)]
     built = subprocess.run(build, capture_output=True, text=True, check=False)
@@ -53,7 +53,7 @@ def test_the_library_under_sanitizers(target, tmp_path):
         for name in ("libasan.so", "libstdc++.so.6")
     ]
     command = [sys.executable, "-c", RUNNER, str(library), "-q", "-s", "-p", "no:cacheprovider"]
-    command += [str(ROOT / "tests/test_engines.py"), "-k", f"native and ({CASES}) or number_of_threads"]
+    command += [str(ROOT / "tests/loss/engines/test_engines.py"), "-k", f"native and ({CASES}) or number_of_threads"]
     environment = {
         **os.environ,
         "LD_PRELOAD": " ".join(runtimes),

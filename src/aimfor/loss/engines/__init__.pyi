@@ -1,11 +1,9 @@
 from ._choice import Engine as Engine
 from ._choice import engine as engine
 from ._choice import engine_for as engine_for
-from ._protocol import NativeRun as NativeRun
-from ._protocol import Options as Options
-from ._protocol import TorchRun as TorchRun
-from ._protocol import log_loss as log_loss
-from ._protocol import reduced as reduced
+from ._fused import count_fused as count_fused
+from ._protocol import CountingEngine as CountingEngine
+from ._protocol import Pass as Pass
 from ._reference import Entries as Entries
 from ._reference import entries as entries
 from ._reference import sums_and_gradient as sums_and_gradient

@@ -1,21 +1,24 @@
-"""Count, chosen: which of the three implementations of the pass is used, and why.
+"""Count, chosen: the registry of engines, which of them is used, and why.
 
-`native` (C++) for CPU tensors where it was built, else `fused` (torch, any device). The environment variable
-`AIMFOR_ENGINE` forces one; `plain` is the reference that both are tested against.
+`native` (C++) for CPU tensors where it was built, else `fused` (torch, any device). `plain` is the reference that both
+are tested against, and takes what they do not. The environment variable `AIMFOR_ENGINE` forces one.
 """
 
 import os
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from aimfor._base import checks
-from aimfor.loss.engines import _native as native
+from aimfor.loss._surrogates import Surrogate
+from aimfor.loss.engines._fused import FusedEngine
+from aimfor.loss.engines._native import NativeEngine
+from aimfor.loss.engines._protocol import CountingEngine
+from aimfor.loss.engines._reference import ReferenceEngine
 
 SETTING = "AIMFOR_ENGINE"
-NAMES = ("plain", "fused", "native")
-NATIVE_TYPES = (torch.float32, torch.bfloat16, torch.float16)
+# The preferred ones first; the last takes everything.
+ENGINES: dict[str, CountingEngine] = {one.name: one for one in (NativeEngine(), FusedEngine(), ReferenceEngine())}
 
 
 class Engine(NamedTuple):
@@ -36,32 +39,34 @@ def engine() -> Engine:
         True
     """
     forced = _forced()
-    if forced:
-        return Engine(forced, f"the environment variable {SETTING} says so")
-    if native.problem():
-        return Engine("fused", f"torch alone, because the native engine cannot be used: {native.problem()}")
-    return Engine("native", native.description())
+    if forced is not None:
+        return Engine(forced.name, f"the environment variable {SETTING} says so")
+    problems = {name: candidate.problem() for name, candidate in ENGINES.items()}
+    chosen = next(candidate for name, candidate in ENGINES.items() if problems[name] is None)
+    before = list(problems)[: list(problems).index(chosen.name)]
+    reasons = "; ".join(f"the {name} engine cannot be used: {problems[name]}" for name in before)
+    return Engine(chosen.name, chosen.description() + (f", because {reasons}" if reasons else ""))
 
 
-def engine_for(scores: Tensor) -> str:
-    """Name of the engine for these scores."""
+def engine_for(scores: Tensor, surrogate: Surrogate) -> CountingEngine:
+    """The first engine that takes these scores and this surrogate, or the one that the environment asks for."""
     forced = _forced()
-    fits = scores.is_cpu and scores.dtype in NATIVE_TYPES
-    if not forced:
-        return "native" if fits and native.problem() is None else "fused"
-    if forced == "native" and not fits:
-        raise ValueError(
-            f"{SETTING}=native takes scores of float32, bfloat16 or float16 on the CPU, got {scores.dtype} on "
-            f"{scores.device}"
-        )
-    return forced
+    for candidate in ENGINES.values() if forced is None else (forced,):
+        if candidate.takes(scores, surrogate):
+            return candidate
+    assert forced is not None, "the reference takes everything"
+    problem = forced.scores_problem(scores)
+    takes = f"does not know the surrogate {surrogate.name!r}" if problem is None else f"takes {problem}"
+    raise ValueError(f"{SETTING}={forced.name} {takes}: unset {SETTING}, and an engine that fits is used")
 
 
-def _forced() -> str | None:
+def _forced() -> CountingEngine | None:
     """The engine that the environment asks for."""
-    forced = os.environ.get(SETTING)
-    if forced:
-        checks.choice(SETTING, forced, NAMES)
-        if forced == "native" and native.problem():
-            raise RuntimeError(f"{SETTING}=native cannot be used: {native.problem()}")
-    return forced
+    name = os.environ.get(SETTING)
+    if not name:
+        return None
+    checks.choice(SETTING, name, tuple(ENGINES))
+    problem = ENGINES[name].problem()
+    if problem is not None:
+        raise RuntimeError(f"{SETTING}={name} cannot be used: {problem}")
+    return ENGINES[name]

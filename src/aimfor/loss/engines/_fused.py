@@ -8,6 +8,7 @@ lose the digits of rare classes.
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -15,9 +16,12 @@ import torch
 from torch import Tensor
 
 from aimfor.loss._batch import Batch, valid_ones, valid_positions, valid_scores, valid_weights
+from aimfor.loss._state import State
+from aimfor.loss._step import LossRules, PassCounts, Sums
 from aimfor.loss._surrogates import Surrogate
 from aimfor.loss.engines._fused_curves import CURVES, Piece, weighted
-from aimfor.loss.engines._reference import Counts, Sums
+from aimfor.loss.engines._ladder import LadderPass
+from aimfor.loss.engines._protocol import CountingEngine
 
 # Entries of a piece: on a CPU the few tensors of its size stay in cache, and calls still cost less than what they do;
 # elsewhere fewer calls count more.
@@ -38,6 +42,21 @@ Block = tuple[slice, slice]
 """Rows and labels."""
 
 
+class FusedEngine(CountingEngine):
+    """The surrogates that have a curve, on any device."""
+
+    name = "fused"
+    surrogates = CURVES.keys()
+
+    def description(self) -> str:
+        return "torch alone"
+
+    @torch.no_grad()
+    def begin(self, batch: Batch, state: State, rules: LossRules) -> LadderPass:
+        some = listed(batch)
+        return LadderPass(state, rules, census(some), partial(count, some))
+
+
 class Listed(NamedTuple):
     """A batch whose labels have been checked.
 
@@ -52,6 +71,11 @@ class Listed(NamedTuple):
     mask: Tensor | None
     ones: Tensor
     columns: Tensor
+
+
+def count_fused(batch: Batch, *arguments, errors: bool) -> PassCounts:
+    """`count` for a batch that is not listed yet."""
+    return count(listed(batch), *arguments, errors=errors)
 
 
 def listed(batch: Batch) -> Listed:
@@ -113,7 +137,7 @@ def count(
     score_mean: Tensor,
     *,
     errors: bool = True,
-) -> Counts:
+) -> PassCounts:
     """The pass over a batch that has been through the census; see `bounds.count`."""
     shape = 3 if errors else 2, *thresholds.shape  # loss, slope, error
     # One positive after another is added: of many to a label, in single precision, the last would be rounded away.
@@ -127,9 +151,7 @@ def count(
     middle = thresholds.mean(0)
     blocks = _blocks(batch)
     negatives = squares.new_empty(len({rows.start for rows, _ in blocks}), *shape)
-    for number, ((rows, labels), room) in enumerate(
-        _places(batch, blocks, len(thresholds), CURVES[surrogate.name].rooms)
-    ):
+    for number, ((rows, labels), room) in enumerate(_places(batch, blocks, len(thresholds), CURVES[surrogate].rooms)):
         piece = Piece(gradient[rows, labels], _weights(batch, rows, labels)[0], *room)
         sharp = None if sharpness is None else sharpness[labels]
         sums = negatives[number % len(negatives), :, :, labels]
@@ -140,7 +162,7 @@ def count(
     total[1].neg_()  # slopes in the margin, which falls as the score rises
     found = zip(positives, total, strict=True)
     not_counted = [] if errors else 2 * [squares.new_zeros(()).expand_as(thresholds)]
-    return Counts(Sums(*(sums for pair in found for sums in pair), *not_counted), squares, gradient)
+    return PassCounts(Sums(*(sums for pair in found for sums in pair), *not_counted), squares, gradient)
 
 
 def _negative_weight(batch: Listed) -> Tensor:
@@ -235,7 +257,7 @@ def _count_negatives(
     if sharpness is not None:
         thresholds.mul_(sharpness)
         piece.scores.mul_(sharpness)
-    curve = CURVES[surrogate.name](piece, thresholds)
+    curve = CURVES[surrogate](piece, thresholds)
     units = [unit for unit in (curve.unit, sharpness) if unit is not None]
     for unit in units:
         cost = cost * unit

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from aimfor.loss._surrogates import LEAK
+from aimfor.loss._surrogates import HINGE, LEAK, LOG, RAMP, SIGMOID, SMOOTH_HINGE, Surrogate
 
 # As far as this e^(f - b) is e^(f - middle) e^(middle - b), all of them within float32: scores above the lowest
 # threshold, thresholds from their middle.
@@ -43,12 +43,12 @@ class Piece(NamedTuple):
         return sums.unbind() if self.room.ndim == 3 else (sums,)
 
 
-class Curve:
+class SurrogateCurve:
     """A surrogate as a function of z = score - threshold on the negatives of one piece.
 
-    For one step, that is an anchor or all of them together, after the other `slope` is asked for the slope, in units
-    of `unit`, and then `loss`, when that has been weighted and may be written over, for what `finish_` makes the loss
-    of when it has been summed over rows.
+    A step is one anchor, or all of them together. Call order per step: 1. `slope(step)` returns the slope in units of
+    `unit`; the caller may weight it in place. 2. `loss()` returns terms to be summed over rows, and may overwrite what
+    `slope` returned. After the last step: 3. `finish_` turns the sums of these terms into losses.
     """
 
     rooms: int = 1  # how many tensors it works in beside the scores
@@ -78,7 +78,7 @@ class Curve:
         return (-self.thresholds).exp_()
 
 
-class Hinge(Curve):
+class Hinge(SurrogateCurve):
     """max(0, 1 + z): of the scores above threshold - 1, their sum and that of their thresholds."""
 
     def __init__(self, piece: Piece, thresholds: Tensor):
@@ -95,7 +95,7 @@ class Hinge(Curve):
         losses.addcmul_(slopes, self.thresholds, value=-1.0)
 
 
-class SmoothHinge(Curve):
+class SmoothHinge(SurrogateCurve):
     """(1 + z)^2 between -1 and 0, then 1 + 2 z: with i = 1 + z cut to [0, 1] it is 2 (1 + z - i / 2) i."""
 
     rooms, unit = 2, 2.0
@@ -117,7 +117,7 @@ class SmoothHinge(Curve):
         losses.mul_(2.0)
 
 
-class Ramp(Curve):
+class Ramp(SurrogateCurve):
     """1 + z between -1 and 0, then 1, and the leak: a hinge, less nearly as much of another from 0 on. At 0 its slope
     is that of the leak."""
 
@@ -143,7 +143,7 @@ class Ramp(Curve):
         losses.addcmul_(slopes, self.thresholds, value=-1.0).add_(self.beyond, alpha=1 - LEAK)
 
 
-class Sigmoid(Curve):
+class Sigmoid(SurrogateCurve):
     """sigmoid(z) = x / (1 + x) with x = e^z, its slope x / (1 + x)^2, and the leak, a weak hinge from 0 on."""
 
     rooms = 3
@@ -180,7 +180,7 @@ class Sigmoid(Curve):
         losses.addcmul_(self.beyond, self.thresholds, value=-1.0).mul_(LEAK).addcmul_(self.bounded, self.scale)
 
 
-class Log(Curve):
+class Log(SurrogateCurve):
     """log2(1 + e^z). While nothing is far apart the sum of logs over rows is the log of their product."""
 
     unit = BITS
@@ -231,12 +231,13 @@ class Log(Curve):
         return weighted(self.logs, self.weights)
 
 
-CURVES: dict[str, type[Curve]] = {
-    "hinge": Hinge,
-    "log": Log,
-    "smooth_hinge": SmoothHinge,
-    "ramp": Ramp,
-    "sigmoid": Sigmoid,
+# The surrogates that the fused pass counts.
+CURVES: dict[Surrogate, type[SurrogateCurve]] = {
+    HINGE: Hinge,
+    LOG: Log,
+    SMOOTH_HINGE: SmoothHinge,
+    RAMP: Ramp,
+    SIGMOID: Sigmoid,
 }
 
 

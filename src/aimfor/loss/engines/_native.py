@@ -1,18 +1,11 @@
-"""Count and weigh in C++: the library of `csrc`, called through ctypes.
-
-It is built with the package where there is a compiler, and needs nothing of Python's or torch's ABI. The structs below
-are those of its headers, field by field.
-"""
+"""Count and weigh in C++: the engine that knows the whole step."""
 
 import ctypes
-import hashlib
 import operator
 import weakref
 from collections.abc import Collection
-from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
+from ctypes import byref
 from functools import lru_cache
-from pathlib import Path
-from struct import Struct
 from typing import NamedTuple
 
 import torch
@@ -22,107 +15,63 @@ from aimfor.aims import Anchors
 from aimfor.loss import _state as state_rules
 from aimfor.loss._batch import LARGEST_SCORE, LARGEST_WEIGHT, Batch, Positives, refuse, valid_positions, valid_weights
 from aimfor.loss._state import State
-from aimfor.loss._surrogates import LEAK, SURROGATES
-from aimfor.loss.engines._reference import Counts, Sums
-
-LIBRARY = Path(__file__).parent / "libaimfor.so"
-WIDE_LIBRARY = Path(__file__).parent / "libaimfor_v4.so"  # the same for AVX-512
-SOURCES = Path(__file__).parent / "csrc"
+from aimfor.loss._step import LossRules, PassCounts, Sums
+from aimfor.loss._surrogates import LEAK, Surrogate
+from aimfor.loss.engines import _native_library as native_library
+from aimfor.loss.engines._native_library import (
+    BATCH_STRUCT,
+    BUFFERS,
+    SURROGATE_CODES,
+    TABLE,
+    TABLE_STRUCT,
+    FaultRecord,
+    RulesRecord,
+    StateRecord,
+    library,
+)
+from aimfor.loss.engines._protocol import CountingEngine, Pass
 
 SCORE_TYPES = {torch.float32: 0, torch.bfloat16: 1}
+# Those, and one that is widened first.
+TAKEN_TYPES = (*SCORE_TYPES, torch.float16)
 LABEL_TYPES = {torch.float32: 1, torch.bool: 2, torch.uint8: 2, torch.int32: 3, torch.int64: 4, torch.float64: 5}
 # What the entry is of that breaks its rule; positions of sparse labels that are not plain ones are another fault.
 FAULTS = {1: "scores", 2: "labels", 3: "weights", 5: "labels"}
 ODD_POSITIONS = 4
 
-
-class _Fault(Structure):
-    _fields_ = (("kind", c_int32), ("value", c_double))
-
-
-# A batch, the table of an aim and the buffers of a state are bytes and an array of numbers, because records of records
-# take Python as long to make as a small batch takes to count.
-
-# Rows and labels; pointer and two strides of scores, labels, weights and mask; row starts, columns and values of sparse
-# labels and their number; the bits of the positives; the largest score and weight; types of scores and labels, threads.
-_BATCH = Struct("2q 12q 4q q 2f 3i 0q")  # the last pads as C++ does
-
-# Pointer, stride along anchors and stride along labels of each entry.
-TABLE = ("width", "objective_u", "objective_v", "load_u", "load_v", "room", "room_recall", "multiplier")
-_TABLE = Struct(f"{3 * len(TABLE)}q")
 _entries = operator.attrgetter(*TABLE)
-
-BUFFERS = (
-    "class_weight",
-    "steps",
-    "thresholds",
-    "multipliers",
-    "rates",
-    "positives",
-    "exact_positives",
-    "negatives",
-    "exact_negatives",
-    "score_mean",
-    "score_variance",
-    "slope_square",
-    "violation_square",
-    "lowest_violation",
-    "fruitless_steps",
-)
-_State = c_int64 * len(BUFFERS)
 _buffers = operator.itemgetter(*BUFFERS)
 
 
-class Rules(Structure):
-    """Options of a loss and constants of its state, as the library reads them."""
+class NativeEngine(CountingEngine):
+    """Scores of 16 or 32 bits on the CPU, with the surrogates of the library."""
 
-    _fields_ = (
-        *((name, c_float) for name in ("dual_rate", "threshold_rate", "sharpness", "leak")),
-        *((name, c_float) for name in ("forget", "forget_slope", "progress", "max_multiplier", "longest_count")),
-        *((name, c_float) for name in ("smallest_size", "smallest_deviation", "rounding", "outlying", "mean_rounding")),
-        ("nearest_to_ends", c_float),
-        ("warmup", c_int64),
-        *((name, c_int32) for name in ("surrogate", "tight", "exact", "learning")),
-        *((name, c_int32) for name in ("look_every", "count_every")),
-    )
+    name = "native"
+    surrogates = SURROGATE_CODES.keys()
 
+    def problem(self) -> str | None:
+        return native_library.problem()
 
-@lru_cache(maxsize=64)  # to fill a record takes as long as to count a small batch
-def rules(name: str, dual_rate: float, threshold_rate: float, warmup: int, exact: bool, learning: bool) -> Rules:
-    """What the library has to know of a loss; `name` is that of its surrogate."""
-    surrogate = SURROGATES[name]
-    return Rules(
-        dual_rate=dual_rate,
-        threshold_rate=threshold_rate,
-        sharpness=1.0 if surrogate.sharpness is None else surrogate.sharpness,
-        leak=LEAK,
-        forget=state_rules.FORGET,
-        forget_slope=state_rules.FORGET_SLOPE,
-        progress=state_rules.PROGRESS,
-        max_multiplier=state_rules.MAX_MULTIPLIER,
-        longest_count=state_rules.LONGEST_COUNT,
-        smallest_size=state_rules.SMALLEST_SIZE,
-        smallest_deviation=state_rules.SMALLEST_DEVIATION,
-        rounding=state_rules.ROUNDING,
-        outlying=state_rules.OUTLYING,
-        mean_rounding=state_rules.MEAN_ROUNDING,
-        nearest_to_ends=state_rules.NEAREST_TO_ENDS,
-        warmup=warmup,
-        surrogate=list(SURROGATES).index(name),
-        tight=not surrogate.convex,
-        exact=exact,
-        learning=learning,
-        look_every=state_rules.LOOK_EVERY,
-        count_every=state_rules.COUNT_EVERY,
-    )
+    def description(self) -> str:
+        return native_library.description()
+
+    def scores_problem(self, scores: Tensor) -> str | None:
+        if scores.is_cpu and scores.dtype in TAKEN_TYPES:
+            return None
+        return f"scores of float32, bfloat16 or float16 on the CPU, got {scores.dtype} on {scores.device}"
+
+    def begin(self, batch: Batch, state: State, rules: LossRules) -> "NativePass":
+        return NativePass(batch, state, rules)
 
 
-class Prepared:
+class NativePass(Pass):
     """A batch and the state that learns from it, as the library reads them; keeps alive what pointers point at."""
 
-    def __init__(self, batch: Batch, state: State):
+    def __init__(self, batch: Batch, state: State, rules: LossRules):
+        self.state, self.rules = state, rules
+        self._rules = _rules_record(*rules[:-1])
         rows, labels = batch.scores.shape
-        self.state = _state(state, labels)
+        self._buffers = _checked_buffers(state, labels)
         self.scores = _readable(batch.scores, SCORE_TYPES, torch.float32)
         self.labels, self.positives, self.weights, self.mask = None, None, batch.weights, batch.mask
         if isinstance(batch.labels, Positives):
@@ -139,29 +88,53 @@ class Prepared:
         self._memory = _empty(self._words + 3 * labels)
         self._census_at = self._memory.data_ptr() + 4 * self._words
         self._record = self._packed()
-
-    def take_census(self) -> None:
-        """Check every value and count the batch; see `bounds.census`."""
-        fault = _Fault()
-        _done(_library().aimfor_census(self._record, self._census_at, byref(fault)))
-        if fault.kind == ODD_POSITIONS:
-            assert self.positives is not None
-            # Here it is found out what is odd about them; zeros that are stored all the same are left out.
-            self.positives = valid_positions(self.positives, self._num_labels)
-            self._record = self._packed()
-            self.take_census()
-        elif fault.kind:
-            name = FAULTS[fault.kind]
-            refuse(name, fault.value if self._shown_as_float(name) else int(fault.value))
+        self._take_census()
 
     @property
     def census(self) -> Tensor:
         """What was counted, in the memory from which the library reads it."""
         return self._memory[self._words :].view(3, -1)
 
+    @census.setter
+    def census(self, summed: Tensor) -> None:
+        self.census.copy_(summed)
+
+    def observe_(self) -> Tensor:
+        if not self.rules.learning:
+            return super().observe_()
+        anchors, labels = self._buffers.shape
+        self.counted_priors = priors = _empty(labels)
+        record, rules = self._buffers.record, byref(self._rules)
+        library().aimfor_observe(record, self._census_at, anchors, labels, rules, priors.data_ptr())
+        return priors
+
+    def step(self, anchors: Anchors) -> tuple[Tensor, Tensor]:
+        """The whole step in the library; ranks add up their sums first, which the step in torch does."""
+        return super().step(anchors) if self.rules.ranks.size > 1 else self._run(anchors, None, None)
+
+    def count(self, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor, errors: bool) -> PassCounts:
+        """The pass alone; the library finds the costs and whether it counts errors from the table and the state."""
+        sums, squares = _empty(len(Sums._fields), *self._buffers.shape), _empty(self._num_labels)
+        _, gradient = self._run(anchors, sums.data_ptr(), squares.data_ptr())
+        return PassCounts(Sums(*sums), squares, gradient)
+
+    def _take_census(self) -> None:
+        """Check every value and count the batch; see `_reference.census`."""
+        fault = FaultRecord()
+        _done(library().aimfor_census(self._record, self._census_at, byref(fault)))
+        if fault.kind == ODD_POSITIONS:
+            assert self.positives is not None
+            # Here it is found out what is odd about them; zeros that are stored all the same are left out.
+            self.positives = valid_positions(self.positives, self._num_labels)
+            self._record = self._packed()
+            self._take_census()
+        elif fault.kind:
+            name = FAULTS[fault.kind]
+            refuse(name, fault.value if self._shown_as_float(name) else int(fault.value))
+
     def _packed(self) -> bytes:
         scores, labels, positives = self.scores, self.labels, self.positives
-        return _BATCH.pack(
+        return BATCH_STRUCT.pack(
             *scores.shape,
             *_matrix(scores),
             *_matrix(labels),
@@ -179,33 +152,16 @@ class Prepared:
     def _shown_as_float(self, name: str) -> bool:
         return name != "labels" or (self.labels is not None and self.labels.is_floating_point())
 
-    def observe_(self, rules: Rules) -> Tensor:
-        """`State.observe_`; returns the counted priors."""
-        anchors, labels = self.state.shape
-        priors = _empty(labels)
-        _library().aimfor_observe(self.state.record, self._census_at, anchors, labels, byref(rules), priors.data_ptr())
-        return priors
-
-    def step(self, anchors: Anchors, rules: Rules) -> tuple[Tensor, Tensor]:
-        """Value and gradient of the Lagrangian; moves the state where the rules say that it is learning."""
-        return self._run(anchors, rules, None, None)
-
-    def count(self, anchors: Anchors, rules: Rules) -> Counts:
-        """The pass alone, for ranks that add up their sums before the step of the state."""
-        sums, squares = _empty(len(Sums._fields), *self.state.shape), _empty(self._num_labels)
-        _, gradient = self._run(anchors, rules, sums.data_ptr(), squares.data_ptr())
-        return Counts(Sums(*sums), squares, gradient)
-
-    def _run(self, anchors: Anchors, rules: Rules, sums: int | None, squares: int | None) -> tuple[Tensor, Tensor]:
+    def _run(self, anchors: Anchors, sums: int | None, squares: int | None) -> tuple[Tensor, Tensor]:
         value, gradient = torch.empty_like(_SCALAR), _empty(*self.scores.shape, dtype=self.scores.dtype)
         _done(
-            _library().aimfor_step(
+            library().aimfor_step(
                 self._record,
                 self._census_at,
-                self.state.shape[0],
-                _table(anchors, *self.state.shape),
-                self.state.record,
-                byref(rules),
+                self._buffers.shape[0],
+                _table(anchors, *self._buffers.shape),
+                self._buffers.record,
+                byref(self._rules),
                 gradient.data_ptr(),
                 value.data_ptr(),
                 sums,
@@ -215,92 +171,35 @@ class Prepared:
         return value, gradient
 
 
-def problem() -> str | None:
-    """Why no library can be used here; None where one can."""
-    return _chosen().problem
-
-
-def description() -> str:
-    """How the library was built, and why it is not the one for wider vectors where torch uses them."""
-    vectors = _library().aimfor_vectors().decode()
-    threads = "OpenMP" if _library().aimfor_has_threads() else "one thread, built without OpenMP"
-    narrower = _chosen().wide_problem
-    without = "" if narrower is None else f"; without AVX-512: {narrower}"
-    return f"C++ built with the package, {vectors}, {threads}{without}"
-
-
-class _Chosen(NamedTuple):
-    """The library in use, or why there is none, and why it is not the wide one where that would be right."""
-
-    library: ctypes.CDLL | None
-    problem: str | None
-    wide_problem: str | None
-
-
-@lru_cache(maxsize=1)
-def _chosen() -> _Chosen:
-    library, wide_problem = None, None
-    # Torch has looked at the processor, and listens to ATEN_CPU_CAPABILITY: what holds it to AVX2 holds both.
-    if torch.backends.cpu.get_cpu_capability() == "AVX512":
-        library, wide_problem = _usable(WIDE_LIBRARY)
-    if library is not None:
-        return _Chosen(library, None, None)
-    return _Chosen(*_usable(LIBRARY), wide_problem)
-
-
-def _usable(path: Path) -> tuple[ctypes.CDLL, None] | tuple[None, str]:
-    """The library of a file, or why it cannot be used here."""
-    try:
-        library = _loaded(path)
-    except OSError as error:
-        return None, str(error)
-    if library.aimfor_sources().decode() != _sources():
-        return None, "it was built from other sources than those beside it: install the package again"
-    if not library.aimfor_runs_here():
-        return None, "this processor lacks instructions that it was compiled for"
-    return library, None
-
-
-def _sources() -> str:
-    """What the sources are, as setup.py says it: a library of another layout would write where it must not."""
-    digest = hashlib.sha256()
-    for file in sorted(SOURCES.glob("*.[ch]*")):
-        digest.update(file.name.encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def _library() -> ctypes.CDLL:
-    library = _chosen().library
-    if library is None:
-        raise OSError(problem())
-    return library
-
-
-def _loaded(path: Path) -> ctypes.CDLL:
-    if not path.is_file():
-        raise OSError("it was not built when the package was installed: no C++ compiler that could was found")
-    try:
-        library = ctypes.CDLL(str(path))  # takes the OpenMP that torch has loaded
-    except OSError:
-        ctypes.CDLL("libgomp.so.1", ctypes.RTLD_GLOBAL)
-        library = ctypes.CDLL(str(path))
-    if not hasattr(library, "aimfor_vectors"):
-        raise OSError("it was built by an older version: install the package again")
-    library.aimfor_sources.restype = library.aimfor_vectors.restype = c_char_p
-    pointer = c_void_p
-    library.aimfor_census.argtypes = (c_char_p, pointer, POINTER(_Fault))
-    library.aimfor_observe.argtypes = (_State, pointer, c_int64, c_int64, POINTER(Rules), pointer)
-    library.aimfor_observe.restype = None
-    library.aimfor_step.argtypes = (
-        c_char_p,
-        pointer,
-        c_int64,
-        c_char_p,
-        _State,
-        POINTER(Rules),
-        *[pointer] * 4,
+@lru_cache(maxsize=64)  # to fill a record takes as long as to count a small batch
+def _rules_record(
+    surrogate: Surrogate, exact: bool, dual_rate: float, threshold_rate: float, warmup: int, learning: bool
+) -> RulesRecord:
+    """What the library has to know of a loss."""
+    return RulesRecord(
+        dual_rate=dual_rate,
+        threshold_rate=threshold_rate,
+        sharpness=1.0 if surrogate.sharpness is None else surrogate.sharpness,
+        leak=LEAK,
+        forget=state_rules.FORGET,
+        forget_slope=state_rules.FORGET_SLOPE,
+        progress=state_rules.PROGRESS,
+        max_multiplier=state_rules.MAX_MULTIPLIER,
+        longest_count=state_rules.LONGEST_COUNT,
+        smallest_size=state_rules.SMALLEST_SIZE,
+        smallest_deviation=state_rules.SMALLEST_DEVIATION,
+        rounding=state_rules.ROUNDING,
+        outlying=state_rules.OUTLYING,
+        mean_rounding=state_rules.MEAN_ROUNDING,
+        nearest_to_ends=state_rules.NEAREST_TO_ENDS,
+        warmup=warmup,
+        surrogate=SURROGATE_CODES[surrogate],
+        tight=not surrogate.convex,
+        exact=exact,
+        learning=learning,
+        look_every=state_rules.LOOK_EVERY,
+        count_every=state_rules.COUNT_EVERY,
     )
-    return library
 
 
 def _done(code: int) -> None:
@@ -359,10 +258,10 @@ def _table(anchors: Anchors, anchor_count: int, num_labels: int) -> bytes:
                 )
             places[id(entry)] = entry.data_ptr(), anchor_stride if rows > 1 else 0, label_stride if labels > 1 else 0
         numbers += places[id(entry)]
-    return _TABLE.pack(*numbers)
+    return TABLE_STRUCT.pack(*numbers)
 
 
-def _state(state: State, num_labels: int) -> "_Checked":
+def _checked_buffers(state: State, num_labels: int) -> "_CheckedBuffers":
     """Where the buffers are; those that are where they were when they were last checked are not checked again."""
     buffers = _buffers(state._buffers)
     kept = _CHECKED.get(state)
@@ -370,11 +269,11 @@ def _state(state: State, num_labels: int) -> "_Checked":
         shape = state.thresholds.shape
         _check_state(shape, num_labels, buffers)
         pointers = [buffer.data_ptr() for buffer in buffers]
-        kept = _CHECKED[state] = _Checked(buffers, pointers, shape, _State(*pointers))
+        kept = _CHECKED[state] = _CheckedBuffers(buffers, pointers, shape, StateRecord(*pointers))
     return kept
 
 
-class _Checked(NamedTuple):
+class _CheckedBuffers(NamedTuple):
     """Buffers that have the form that the library reads; held on to, so that no other tensor can be one of them."""
 
     buffers: tuple[Tensor, ...]
@@ -388,7 +287,7 @@ class _Checked(NamedTuple):
 
 
 _pointer = Tensor.data_ptr
-_CHECKED: weakref.WeakKeyDictionary[State, _Checked] = weakref.WeakKeyDictionary()
+_CHECKED: weakref.WeakKeyDictionary[State, _CheckedBuffers] = weakref.WeakKeyDictionary()
 
 
 def _check_state(shape: torch.Size, num_labels: int, buffers: tuple[Tensor | None, ...]) -> None:

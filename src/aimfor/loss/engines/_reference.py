@@ -5,13 +5,18 @@ device and dtype. One pass gives the loss sums, the threshold derivatives, the e
 the scores. Anchors are visited one by one, so that a `[B, L, K]` tensor never exists.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from aimfor.loss._batch import Batch, Positives, every_entry, valid_positions, valid_scores, valid_weights
+from aimfor.loss._state import State
+from aimfor.loss._step import LossRules, PassCounts, Sums
 from aimfor.loss._surrogates import Surrogate
+from aimfor.loss.engines._ladder import LadderPass
+from aimfor.loss.engines._protocol import CountingEngine
 
 
 class Entries(NamedTuple):
@@ -28,38 +33,17 @@ class Entries(NamedTuple):
     negative_weights: Tensor
 
 
-class Sums(NamedTuple):
-    """Weighted sums over the rows of a batch, each `[K, L]`.
+class ReferenceEngine(CountingEngine):
+    """Any surrogate, device and dtype, by a few readable lines."""
 
-    Attributes:
-        positive_loss: surrogate loss of the positives (L+ of the paper); weight of positives minus it is `tp_lower`.
-        negative_loss: surrogate loss of the negatives (L-), which is `fp_upper`.
-        positive_slope: derivative of positive_loss in the margin; minus its derivative in the threshold.
-        negative_slope: derivative of negative_loss in the margin, which is its derivative in the threshold.
-        false_negatives: weight of positives with score < threshold.
-        false_positives: weight of negatives with score >= threshold.
-    """
+    name = "plain"
 
-    positive_loss: Tensor
-    negative_loss: Tensor
-    positive_slope: Tensor
-    negative_slope: Tensor
-    false_negatives: Tensor
-    false_positives: Tensor
+    def description(self) -> str:
+        return "torch, a few lines that the other engines are tested against"
 
-
-class Counts(NamedTuple):
-    """What a pass gives.
-
-    Attributes:
-        sums: see `Sums`.
-        squares: `[L]`, weighted squares of the scores' distances from a mean.
-        gradient: `[B, L]`, of the total cost by the scores.
-    """
-
-    sums: Sums
-    squares: Tensor
-    gradient: Tensor
+    @torch.no_grad()
+    def begin(self, batch: Batch, state: State, rules: LossRules) -> LadderPass:
+        return LadderPass(state, rules, census(batch), partial(count, batch))
 
 
 def entries(batch: Batch) -> Entries:
@@ -97,7 +81,7 @@ def count(
     score_mean: Tensor,
     *,
     errors: bool = True,
-) -> Counts:
+) -> PassCounts:
     """The pass over a batch that has been through the census; see `sums_and_gradient` for most arguments, and take
     `score_mean`, `[L]`, for what the squares are measured from. False positives and negatives are asked for by
     `errors`; otherwise they may be anything."""
@@ -106,7 +90,7 @@ def count(
     sums, gradient = sums_and_gradient(checked, b, u_cost, v_cost, surrogate, sharpness)
     distance = checked.scores - score_mean.to(checked.scores)
     weights = checked.positive_weights + checked.negative_weights
-    return Counts(sums, (weights * distance.square()).sum(0), gradient)
+    return PassCounts(sums, (weights * distance.square()).sum(0), gradient)
 
 
 def sums_and_gradient(

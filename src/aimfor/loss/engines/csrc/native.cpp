@@ -1,17 +1,18 @@
-// Count and weigh in C++: what bounds.py, state.py and the step of losses.py do in torch, for CPU tensors of float32 or
-// bfloat16 scores.
+// Count and weigh in C++: what _reference.py, _state.py and _step.py do in torch, for CPU tensors of float32 or bfloat16
+// scores.
 //
 // The batch is cut into tiles of TILE labels by ROWS rows. Positives are taken out of the negatives and handled apart:
 // for them the same code runs on -f and -b. Sums stay in registers over a tile, and in double precision over tiles, so
 // no array of all rows, labels and anchors ever exists.
 //
-// Plain C functions and structs, called through ctypes: tied to neither Python's nor torch's ABI. native.py holds the
-// same structs field by field.
+// Plain C functions and structs, called through ctypes: tied to neither Python's nor torch's ABI. _native_library.py
+// holds the same structs field by field, and compares them with layout.h when it loads the library.
 
 #include <memory>
 #include <optional>
 
 #include "census.h"
+#include "layout.h"
 #include "state.h"
 
 namespace aimfor {
@@ -142,6 +143,17 @@ extern "C" {
 #endif
 const char* aimfor_sources(void) {
     return AIMFOR_SOURCES;
+}
+
+// The structs and the surrogates as this library knows them; see layout.h.
+const char* aimfor_layout(void) {
+    static const std::string text = layout();
+    return text.c_str();
+}
+
+const char* aimfor_surrogates(void) {
+    static const std::string text = surrogates();
+    return text.c_str();
 }
 
 // The vectors that this library was compiled for.

@@ -7,7 +7,7 @@
 
 namespace aimfor {
 
-constexpr int SUMS = 6;  // as bounds.Sums: losses of positives and negatives, slopes, false negatives, false positives
+constexpr int SUMS = 6;  // as Sums of _step.py: losses of positives and negatives, slopes, false negatives, false positives
 
 constexpr int NO_SURROGATE = -1;  // of a label that does not take part: it costs nothing, and nobody looks at its sums
 
@@ -166,7 +166,7 @@ class Pass {
         const bool errors = bits(lanes(columns.counts_for, label) > 0.0f);
         for (int index = 0; index < lines; ++index) store(strip.gradient + index * LANES, Floats{});
         bool add = false;  // to the sums of a rung before
-        for (int rung = HINGE; rung <= SIGMOID && lines; ++rung) {
+        for (int rung = HINGE; rung <= LAST_SURROGATE && lines; ++rung) {
             const Ints on_it = rungs == rung;
             if (!bits(on_it)) continue;
             const std::vector<float>& costs = NEGATIVES ? columns.v_cost : columns.u_cost;

@@ -1,4 +1,4 @@
-// Weigh: costs from the state before the pass, and one step of the state after it, as in losses.py and state.py.
+// Weigh: costs from the state before the pass, and one step of the state after it, as in _step.py and _state.py.
 #pragma once
 
 #include "pass.h"
@@ -17,7 +17,7 @@ struct Table {
     Entry multiplier;  // data is null where the state's own is used
 };
 
-// The buffers of state.State: [K, L] where nothing else is said.
+// The buffers of State in _state.py: [K, L] where nothing else is said.
 struct State {
     float* class_weight;  // [2, L]
     int64_t* steps;       // [L]
@@ -36,7 +36,7 @@ struct State {
     float* fruitless_steps;
 };
 
-// Options of the loss and constants of state.py.
+// Options of the loss and constants of _state.py.
 struct Rules {
     float dual_rate, threshold_rate, sharpness, leak;
     float forget, forget_slope, progress, max_multiplier, longest_count, smallest_size, smallest_deviation, rounding;

@@ -1,4 +1,4 @@
-// Relax: the five surrogates of surrogates.py, as functions of z = -margin, by how much an entry is on the wrong side.
+// Relax: the five surrogates of _surrogates.py, as functions of z = -margin, by how much an entry is on the wrong side.
 //
 // A curve is one surrogate along a strip, for two anchors at once, so that a score and its gradient are loaded once for
 // both. `start` begins a pair of anchors, `take` adds one vector to the sums and to its gradient, and `sums` are those of
@@ -13,7 +13,7 @@
 
 namespace aimfor {
 
-enum SurrogateKind : int32_t { HINGE = 0, LOG = 1, SMOOTH_HINGE = 2, RAMP = 3, SIGMOID = 4 };
+enum SurrogateKind : int32_t { HINGE = 0, LOG = 1, SMOOTH_HINGE = 2, RAMP = 3, SIGMOID = 4, LAST_SURROGATE = SIGMOID };
 
 // Vectors of a tile that belong together: rows of LANES labels, or all rows of one label.
 struct Strip {

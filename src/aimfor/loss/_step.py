@@ -1,0 +1,155 @@
+"""Weigh: the step in torch. Costs from the state, then the pass of an engine, then value and state from its sums."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from aimfor.aims import Anchors, Rates
+from aimfor.loss._distributed import Ranks
+from aimfor.loss._state import State, Step, above, difference
+from aimfor.loss._surrogates import Surrogate
+
+if TYPE_CHECKING:
+    from aimfor.loss.engines import Pass
+
+
+class LossRules(NamedTuple):
+    """How a loss takes one batch.
+
+    Attributes:
+        surrogate: the stand-in for the 0-1 loss.
+        exact: whether exact rates drive the multipliers.
+        dual_rate, threshold_rate: steps of multipliers and thresholds.
+        warmup: batches that a label spends on the hinge before a tight surrogate.
+        learning: whether the state moves.
+        ranks: the processes whose batches are one.
+    """
+
+    surrogate: Surrogate
+    exact: bool
+    dual_rate: float
+    threshold_rate: float
+    warmup: int
+    learning: bool
+    ranks: Ranks
+
+
+class Sums(NamedTuple):
+    """Weighted sums over the rows of a batch, each `[K, L]`.
+
+    Attributes:
+        positive_loss: surrogate loss of the positives (L+ of the paper); weight of positives minus it is `tp_lower`.
+        negative_loss: surrogate loss of the negatives (L-), which is `fp_upper`.
+        positive_slope: derivative of positive_loss in the margin; minus its derivative in the threshold.
+        negative_slope: derivative of negative_loss in the margin, which is its derivative in the threshold.
+        false_negatives: weight of positives with score < threshold.
+        false_positives: weight of negatives with score >= threshold.
+    """
+
+    positive_loss: Tensor
+    negative_loss: Tensor
+    positive_slope: Tensor
+    negative_slope: Tensor
+    false_negatives: Tensor
+    false_positives: Tensor
+
+
+class PassCounts(NamedTuple):
+    """What a pass gives.
+
+    Attributes:
+        sums: see `Sums`.
+        squares: `[L]`, weighted squares of the scores' distances from a mean.
+        gradient: `[B, L]`, of the total cost by the scores.
+    """
+
+    sums: Sums
+    squares: Tensor
+    gradient: Tensor
+
+
+def exact_drives(state: State, rules: LossRules) -> bool | Tensor:
+    """Where the exact rates drive the multipliers: on the convex rung of a ladder too, because the hinge may have no
+    feasible point where the tight surrogate, for which it only prepares, has one."""
+    if rules.exact or rules.surrogate.convex:
+        return rules.exact
+    return state.steps < rules.warmup
+
+
+@torch.no_grad()
+def torch_step(run: "Pass", anchors: Anchors) -> tuple[Tensor, Tensor]:
+    """Value and gradient of the Lagrangian on one batch; moves the state where the rules say that it is learning."""
+    state, rules, census = run.state, run.rules, run.census
+    units = _units(state, census, run.counted_priors)
+    multipliers = state.multipliers if anchors.multiplier is None else anchors.multiplier
+    u_cost, v_cost, share = _costs(anchors, multipliers, units)
+    counts_for = state.counts_for(units.active, exact_drives(state, rules)) if rules.learning else None
+    errors = counts_for is not None and bool(counts_for.any())
+    counts = run.count(anchors, u_cost, v_cost, errors)
+    sums, squares = _summed(rules.ranks, counts)
+
+    # In place from here on, and let go of early: what is `[K, L]` adds up beside the gradient.
+    positives = census[1] * units.u
+    lagrangian = (sums.positive_loss * u_cost).addcmul_(sums.negative_loss, v_cost)
+    lagrangian.addcmul_(multipliers, share * anchors.width * anchors.largest_room(positives), value=-1)
+    value = lagrangian.sum()
+    del lagrangian
+    if counts_for is None:
+        return value, counts.gradient
+    slope = difference(sums.negative_slope.mul_(v_cost), sums.positive_slope.mul_(u_cost))
+    del u_cost, v_cost
+    surrogate = Rates(sums.positive_loss.mul_(units.u), sums.negative_loss.mul_(units.v), positives)
+    exact = None
+    if errors:
+        exact = Rates(sums.false_negatives.mul_(units.u), sums.false_positives.mul_(units.v), positives)
+    step = Step(
+        active=units.active,
+        anchors=anchors,
+        surrogate=surrogate,
+        exact=exact,
+        negatives=census[0] * units.v,
+        counts_for=counts_for,
+        exact_drives=exact_drives(state, rules),
+        slope=slope,
+        variance=squares / units.weight,
+    )
+    state.learn_(step, rules.dual_rate, rules.threshold_rate)
+    # Data-parallel training averages the gradients over ranks, and each rank holds only its rows of the sum.
+    return value, counts.gradient * rules.ranks.size if rules.ranks.size > 1 else counts.gradient
+
+
+class _Units(NamedTuple):
+    """What turns sums into rates, each `[L]`: u and v are 0 for labels that take no part in this batch."""
+
+    active: Tensor
+    weight: Tensor
+    u: Tensor
+    v: Tensor
+
+
+def _units(state: State, census: Tensor, counted: Tensor) -> _Units:
+    came = census[0] + census[1]
+    active = state.taking_part.mul_(above(came, 0.0))
+    # Rates are shares of each class as the batches hold it; what the aim is about, a given prior if there is one,
+    # enters with the false positives per positive.
+    weight = came * active + (1 - active)
+    return _Units(active, weight, active / (counted * weight), active / ((1 - counted) * weight))
+
+
+def _costs(anchors: Anchors, multipliers: Tensor, units: _Units) -> tuple[Tensor, Tensor, Tensor]:
+    """What the losses of positives and of negatives are multiplied by, `[K, L]`, and the share of each label, `[L]`."""
+    u_cost, v_cost = anchors.costs(multipliers)
+    # All anchors of a label by one factor: the minimiser of the label stays, and the gradient keeps the size of
+    # that of log-loss however the multipliers grow, so that a learning rate and a shared trunk serve all labels.
+    total = u_cost.sum(0) + v_cost.sum(0)
+    share = units.active / (total + (1 - above(total, 0.0))) / len(units.active)
+    return u_cost.mul_(share * units.u), v_cost.mul_(share * units.v), share
+
+
+def _summed(ranks: Ranks, counts: PassCounts) -> tuple[Sums, Tensor]:
+    """The sums of a pass over all ranks, in one message."""
+    if ranks.size == 1:
+        return counts.sums, counts.squares
+    together = ranks.sum(torch.cat([*counts.sums, counts.squares.unsqueeze(0)]))
+    return Sums(*together[:-1].unflatten(0, (len(counts.sums), -1))), together[-1]
