@@ -150,8 +150,9 @@ class Loss(nn.Module):
             # Of classes the log-odds have a graph of their own, and sparse labels, or what is no tensor, are nothing
             # that a compiled graph knows.
             known = isinstance(labels, Tensor) and labels.layout == torch.strided and not self.multiclass
-            call: Callable[..., Any] = compiled.in_graph if known else compiled.between_graphs
-            return call(self, scores, labels, weights, mask, learning)
+            if known:
+                return compiled.in_graph(self, scores, labels, weights, mask, learning)
+            return compiled.between_graphs(self, scores, labels, weights, mask, learning)  # pyright: ignore[reportCallIssue]
         if "torch._dynamo" in sys.modules:  # else no graph can be near
             return _between_graphs()(self, scores, labels, weights, mask, learning)
         return attach_gradient(*self._evaluate(scores, labels, weights, mask, learning))
