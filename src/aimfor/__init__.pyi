@@ -9,7 +9,6 @@ from ._base.warnings import NoThresholdWarning as NoThresholdWarning
 from ._base.warnings import NoValidationWarning as NoValidationWarning
 from ._base.warnings import OtherAimWarning as OtherAimWarning
 from ._base.warnings import PositiveClassWarning as PositiveClassWarning
-from ._base.warnings import UncertainConstraintWarning as UncertainConstraintWarning
 from ._base.warnings import UndefinedMetricWarning as UndefinedMetricWarning
 from ._base.warnings import VacuousRangeWarning as VacuousRangeWarning
 from .aims import AUCPR as AUCPR

@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 import aimfor
-from aimfor import OperatingPoint, UncertainConstraintWarning, operating_point
-from aimfor.operating_points import choose_points, default_points, intervals_of
+from aimfor import LowConfidenceWarning, OperatingPoint, operating_point
+from aimfor.operating_points import choose_points
 from aimfor.operating_points._confidence import CONFIDENCES, walk_reaches, walk_tails, walked
 from aimfor.operating_points._rows import LabelRows
 
@@ -111,49 +111,19 @@ def test_no_claim_without_constraint_threshold_or_equal_weights():
 def test_the_warning_names_the_weakest_claim():
     labels, scores = draw(np.random.default_rng(0), 200)
     message = r"the constraint of 'recall@precision>=0.8' can be claimed at its threshold with at most \d"
-    with pytest.warns(UncertainConstraintWarning, match=message) as caught:
+    with pytest.warns(LowConfidenceWarning, match=message) as caught:
         operating_point(labels, scores, "recall@precision>=0.8")
     assert caught[0].filename == __file__
-    with pytest.warns(UncertainConstraintWarning, match=r"and 1 more can be claimed"):
+    with pytest.warns(LowConfidenceWarning, match=r"and 1 more can be claimed"):
         operating_point(np.stack([labels] * 2, 1), np.stack([scores] * 2, 1), "recall@precision>=0.8")
 
 
-@pytest.mark.filterwarnings("error::aimfor.UncertainConstraintWarning")
+@pytest.mark.filterwarnings("error::aimfor.LowConfidenceWarning")
 def test_no_warning_where_the_claim_is_strong_or_was_asked_for():
     labels = np.arange(400) < 200
     operating_point(labels, -np.arange(400.0), "recall@precision>=0.8")
     operating_point(*draw(np.random.default_rng(0), 200), "recall@precision>=0.8", confidence=0.3)
     operating_point(*draw(np.random.default_rng(0), 200), "f1")
-
-
-# The default of estimators and the program
-
-
-@pytest.mark.parametrize("text", AIMS)
-def test_default_points_can_be_claimed_with_one_half_or_are_the_best_on_these_rows(text):
-    seen = set()
-    for seed in range(40):
-        labels, scores = draw(np.random.default_rng(seed), 60)
-        point, best = default_points(labels, scores, text), choose_points(labels, scores, text)
-        likely = choose_points(labels, scores, text, confidence=0.5)
-        assert point.confidence is None
-        if (best.claimable is not None and best.claimable >= 0.5) or likely.threshold is None:
-            assert point == best
-        else:
-            assert point.threshold == likely.threshold
-            assert point.claimable >= 0.5
-            assert point.intervals == intervals_of(point.counts, 0.95)
-        seen.add(point.threshold == best.threshold)
-    assert seen == {True, False}
-
-
-def test_default_points_of_several_labels_and_of_weights():
-    labels, scores = draw(np.random.default_rng(0), 200)
-    points = default_points(np.stack([labels] * 2, 1), np.stack([scores, -scores], 1), "recall@precision>=0.8")
-    assert len(points) == 2
-    weights = np.where(labels, 2.0, 1.0)
-    weighted = default_points(labels, scores, "recall@precision>=0.8", sample_weight=weights)
-    assert weighted == choose_points(labels, scores, "recall@precision>=0.8", sample_weight=weights)
 
 
 # Groups

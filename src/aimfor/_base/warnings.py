@@ -34,9 +34,5 @@ class LowConfidenceWarning(UserWarning):
     """The chosen threshold breaks its constraint on new rows at least as likely as it keeps it."""
 
 
-class UncertainConstraintWarning(UserWarning):
-    """The constraint of an operating point is more likely broken than kept on new rows."""
-
-
 class OtherAimWarning(UserWarning):
     """The loaded state belongs to a loss for another aim, so the loss starts anew."""

@@ -11,7 +11,7 @@ import numpy as np
 from aimfor._base import checks
 from aimfor._base.warnings import LowConfidenceWarning
 from aimfor.aims import Aim, PointAim
-from aimfor.operating_points import INTERVAL_LEVEL, OperatingPoint, intervals_of, operating_point
+from aimfor.operating_points import INTERVAL_LEVEL, OperatingPoint, choose_points, intervals_of
 
 # Confidences of the exact test; the first that finds a threshold counts. Of 0.5 to 0.8, 0.7 is the lowest that kept
 # every constraint in more than half of the cells of `benchmarks/decisions/carry_over.py`.
@@ -35,11 +35,11 @@ def likely_point(
         source: the rows in words.
     """
     given: dict[str, Any] = {"sample_weight": sample_weight, "source": source}
-    best = operating_point(labels, scores, aim, **given)
+    best = choose_points(labels, scores, aim, **given)
     if not isinstance(aim, PointAim) or best.threshold is None or best.intervals is None:
         return best
     for confidence in TESTED:
-        tested = operating_point(labels, scores, aim, confidence=confidence, **given)
+        tested = choose_points(labels, scores, aim, confidence=confidence, **given)
         if tested.threshold is not None:
             return _stricter(aim, best, tested)
     warnings.warn(
@@ -55,7 +55,7 @@ def _stricter(aim: PointAim, best: OperatingPoint, tested: OperatingPoint) -> Op
     assert best.threshold is not None
     assert tested.threshold is not None
     # A lower threshold has more recall; a higher one has fewer false positives and, as a rule, more precision.
-    lower_keeps_better = aim.text.split("@")[1] in ("recall>=", "tpr>=")
+    lower_keeps_better = aim.tradeoff.lowest_is_safest
     if best.threshold == tested.threshold or (best.threshold < tested.threshold) == lower_keeps_better:
         return best
     # It makes no promise, as the rows may have trained the model since: its intervals have the usual level.

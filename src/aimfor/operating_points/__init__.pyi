@@ -1,6 +1,5 @@
 from ._choose import NEEDS_EQUAL_WEIGHTS as NEEDS_EQUAL_WEIGHTS
 from ._choose import choose_points as choose_points
-from ._choose import default_points as default_points
 from ._choose import one_per_label as one_per_label
 from ._choose import operating_point as operating_point
 from ._choose import warn_of_weak_claims as warn_of_weak_claims

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from aimfor import metrics
 from aimfor._base import checks
 from aimfor._base.arrays import ROUNDING, Values
-from aimfor._base.warnings import UncertainConstraintWarning
+from aimfor._base.warnings import LowConfidenceWarning
 from aimfor.aims import Aim, FBeta, PointAim, show_target
 from aimfor.aims import aim as read_aim
 from aimfor.metrics import Curve
@@ -109,7 +109,7 @@ def operating_point(
         An `OperatingPoint` for shape [n], a tuple of them, one per label, for [n, num_labels].
 
     Warns:
-        UncertainConstraintWarning: without a confidence, where the constraint can be claimed with less than 50 %.
+        LowConfidenceWarning: without a confidence, where the constraint can be claimed with less than 50 %.
 
     Example:
         >>> point = operating_point([1, 1, 0, 1, 0], [5, 4, 3, 2, 1], "recall@precision>=0.75")
@@ -136,20 +136,6 @@ def choose_points(
     source: str = "held-out data",
 ) -> Any:
     """As `operating_point`, without its warning: for callers that report the confidence themselves."""
-    return _each_label(_choose, y_true, y_score, aim, confidence, sample_weight, groups, source)
-
-
-# It takes the arguments of `operating_point`, and the rule.
-def _each_label(  # noqa: PLR0913
-    choose: Callable[..., OperatingPoint],
-    y_true: Values,
-    y_score: Values,
-    aim: str | Aim,
-    confidence: float | None,
-    sample_weight: Values | None,
-    groups: Any,
-    source: Any,
-) -> Any:
     record = read_aim(aim)
     data = checks.metric_arrays(y_true, y_score, sample_weight)
     confidence = valid_confidence(confidence, record)
@@ -157,37 +143,8 @@ def _each_label(  # noqa: PLR0913
         raise TypeError(f"source must be a text, got {source!r}")
     columns = columns_of(data, None if groups is None else group_codes(groups, len(data.labels)))
     aims = one_per_label(record, None if data.labels.ndim == 1 else len(columns))
-    points = tuple(choose(rows, aim, confidence, source) for rows, aim in zip(columns, aims, strict=True))
+    points = tuple(_choose(rows, aim, confidence, source) for rows, aim in zip(columns, aims, strict=True))
     return points[0] if data.labels.ndim == 1 else points
-
-
-def default_points(
-    y_true: Values,
-    y_score: Values,
-    aim: str | Aim,
-    *,
-    sample_weight: Values | None = None,
-    groups: Any = None,
-    source: str = "held-out data",
-) -> Any:
-    """Operating points where nobody asked for a confidence, without the optimism of the best on these very rows.
-
-    The constraint is then more likely kept than not: the threshold is chosen at a confidence of one half. A label
-    without such a threshold, or with unequal weights, takes the best on these rows, and its claim is below one half.
-    The points say that no confidence was asked for, and their intervals are those of 95 %.
-    """
-    return _each_label(_choose_likely, y_true, y_score, aim, None, sample_weight, groups, source)
-
-
-def _choose_likely(rows: LabelRows, aim: Aim, confidence: None, source: str) -> OperatingPoint:
-    best = _choose(rows, aim, None, source)
-    if best.claimable is None or best.claimable >= WEAK:
-        return best
-    likely = _choose(rows, aim, WEAK, source)
-    if likely.threshold is None:
-        return best
-    intervals = likely.intervals and intervals_of(likely.counts, INTERVAL_LEVEL)
-    return dataclasses.replace(likely, confidence=None, intervals=intervals)
 
 
 def warn_of_weak_claims(points: Sequence[OperatingPoint]) -> None:
@@ -203,7 +160,7 @@ def warn_of_weak_claims(points: Sequence[OperatingPoint]) -> None:
             f"{percent_down(least.claimable or 0.0)} confidence: pass confidence=0.5 or more for a threshold that is "
             "more likely to keep it than not"
         )
-        warnings.warn(message, UncertainConstraintWarning, stacklevel=checks.callers_level())
+        warnings.warn(message, LowConfidenceWarning, stacklevel=checks.callers_level())
 
 
 def one_per_label(aim: Aim, num_labels: int | None) -> list[Aim]:
