@@ -5,7 +5,7 @@
     python -m benchmarks.reproduce --rivals PYTHON       # with the Python of an environment that has the rivals
 
 Exit status 1 where a number is further from the committed one than these are from each other. Tables whose data are not
-there, and rivals where no environment is named, are not made again, which the last line says.
+there, and rivals where no environment is named, are not reproduced, which the last line says.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def main() -> None:
         f"{time.perf_counter() - start:.0f} s",
         f"{len(names) - len(skipped) - len(off)} of {len(names)} tables within their spread",
         *([f"off: {', '.join(off)}"] if off else []),
-        *([f"not made again: {', '.join(skipped)}"] if skipped else []),
+        *([f"not reproduced: {', '.join(skipped)}"] if skipped else []),
     ]
     print("; ".join(told))
     sys.exit(bool(off))

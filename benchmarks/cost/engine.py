@@ -23,7 +23,6 @@ import argparse
 import json
 import os
 import platform
-import random
 import signal
 import statistics
 import subprocess
@@ -36,13 +35,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import aimfor
+from benchmarks.cost.contenders import Contender, batch, broadcast, compare, log_loss, ours
 from benchmarks.cost.engine_report import ANCHORS, LABELS, ROWS, Row, draw, finished, keep, table
 from benchmarks.shared import page
 from benchmarks.shared.reproduced import Reproduced
 
 # Ratios of times vary so much between minutes of a shared machine.
 TOLERANCE = 1.6
-SHARE = 0.01  # of positives
 TURNS, PROCESSES = 10, 3
 SURROGATES = ("hinge", "log", "smooth_hinge", "ramp", "sigmoid")
 ENGINES = ["native", "fused"] if aimfor.engine().name == "native" else ["fused"]
@@ -53,77 +52,6 @@ KEEPS = {
 }  # the first is the largest it takes
 CAPABILITY = "ATEN_CPU_CAPABILITY"
 SETTING = {**KEEPS, CAPABILITY: "avx2" if platform.machine() in ("x86_64", "AMD64") else "default"}
-
-Contender = Callable[[], None]
-
-
-def batch(rows: int, labels: int, share: float = SHARE) -> tuple[Tensor, Tensor]:
-    """Scores that ask for a gradient, and dense float labels; every label has a positive where rows allow it."""
-    generator = torch.Generator().manual_seed(0)
-    scores = torch.randn(rows, labels, generator=generator)
-    positive = torch.rand(rows, labels, generator=generator) < share
-    return scores.requires_grad_(), positive.float()
-
-
-def log_loss(scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> Contender:
-    def step() -> None:
-        scores.grad = None
-        F.binary_cross_entropy_with_logits(scores, labels, weights).backward()
-
-    return step
-
-
-def ours(engine: str, surrogate: str, scores: Tensor, labels: Tensor, anchors: int = ANCHORS, **extra) -> Contender:
-    loss = aimfor.Loss(f"aucpr; num_anchors={anchors}", num_labels=scores.shape[1], surrogate=surrogate, warmup=1)
-
-    def step() -> None:
-        os.environ["AIMFOR_ENGINE"] = engine
-        scores.grad = None
-        loss(scores, labels, **extra).backward()
-
-    return step
-
-
-def broadcast(scores: Tensor, labels: Tensor, anchors: int = ANCHORS) -> Contender:
-    """What every public implementation does: one tensor of all rows, labels and anchors, and autograd."""
-    thresholds = torch.zeros(anchors, scores.shape[1], requires_grad=True)
-    weights = torch.linspace(0.5, 2.0, anchors)[:, None, None]
-
-    def step() -> None:
-        scores.grad = thresholds.grad = None
-        margin = scores - thresholds[:, None]
-        positive = (1 - margin).clamp(min=0) * labels
-        negative = (1 + margin).clamp(min=0) * (1 - labels)
-        (positive + weights * negative).mean().backward()
-
-    return step
-
-
-def compare(
-    reference: Contender,
-    contenders: dict[tuple, Contender],
-    turns: int,
-    prepare: Callable[[tuple], None] = lambda name: None,
-) -> dict[tuple, tuple[float, float, float]]:
-    """Ratio of medians to the reference, and quartiles of the ratios turn by turn; `prepare` is not timed."""
-    everyone = {(): reference, **contenders}
-    for one in everyone.values():
-        for _ in range(2):
-            one()
-    times: dict[tuple, list[float]] = {name: [] for name in everyone}
-    order = random.Random(0)
-    for _ in range(turns):
-        for name in order.sample(list(everyone), len(everyone)):
-            prepare(name)
-            start = time.perf_counter()
-            everyone[name]()
-            times[name].append(time.perf_counter() - start)
-    found = {}
-    for name in contenders:
-        ratios = [a / b for a, b in zip(times[name], times[()], strict=True)]
-        low, _, high = statistics.quantiles(ratios, n=4)
-        found[name] = (statistics.median(times[name]) / statistics.median(times[()]), low, high)
-    return found
 
 
 def times(engine: str, turns: int, rows: int, labels: int) -> list[Row]:

@@ -180,7 +180,7 @@ def again(cells: Cells) -> list[Reproduced]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="make some cells again, hold them to the committed ones")
+    parser.add_argument("--quick", action="store_true", help="reproduce some cells and compare")
     parser.add_argument("--report", action="store_true", help="only the table")
     parser.add_argument("--peak", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -122,7 +122,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "aimfor_rows", help="of the rows")
     parser.add_argument("--shards", type=int, default=34, help="files of a million rows")
-    parser.add_argument("--quick", action="store_true", help="make some cells again, hold them to the committed ones")
+    parser.add_argument("--quick", action="store_true", help="reproduce some cells and compare")
     parser.add_argument("--report", action="store_true", help="only the table")
     arguments = parser.parse_args()
     if arguments.quick:

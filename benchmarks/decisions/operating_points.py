@@ -263,7 +263,7 @@ def again(cells: Cells, methods: dict[str, Method]) -> list[Reproduced]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="make some cells again, hold them to the committed ones")
+    parser.add_argument("--quick", action="store_true", help="reproduce some cells and compare")
     parser.add_argument("--redo", action="store_true", help="forget the finished cells first")
     parser.add_argument("--report", action="store_true", help="only the tables")
     arguments = parser.parse_args()

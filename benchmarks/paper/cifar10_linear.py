@@ -316,7 +316,7 @@ def arguments_of(description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="folder of the data sets (default: AIMFOR_DATA, else ../shared/data)")
     parser.add_argument("--cache", type=Path, default=DEFAULT_CACHE, help="folder of the cached features")
-    parser.add_argument("--quick", action="store_true", help="make some cells again, hold them to the committed ones")
+    parser.add_argument("--quick", action="store_true", help="reproduce some cells and compare")
     parser.add_argument("--report", action="store_true", help="only the tables")
     return parser
 

@@ -258,7 +258,7 @@ def arguments_of(description: str | None) -> argparse.Namespace:
     """The options of every script here."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="folder of the data sets (default: AIMFOR_DATA, else ../shared/data)")
-    parser.add_argument("--quick", action="store_true", help="make some cells again, hold them to the committed ones")
+    parser.add_argument("--quick", action="store_true", help="reproduce some cells and compare")
     parser.add_argument("--report", action="store_true", help="tables and picture from the finished cells only")
     arguments = parser.parse_args()
     torch.set_num_threads(1)

@@ -29,8 +29,9 @@ import torch
 
 from aimfor import metrics
 from benchmarks.rivals import sections, snippets
-from benchmarks.rivals.methods import BATCH_SIZE, METHODS, STEPS, VARIANTS, Method, Task, installed, prepared
+from benchmarks.rivals.methods import METHODS, VARIANTS, installed
 from benchmarks.rivals.report import CSV, draw
+from benchmarks.rivals.training import BATCH_SIZE, STEPS, Method, Task, prepared
 from benchmarks.shared import sets
 from benchmarks.shared.baselines import Candidate
 from benchmarks.shared.cells import RESULTS, Cells
@@ -179,7 +180,7 @@ def main() -> None:
     parser.add_argument("--data", help="folder of the data sets (default: AIMFOR_DATA, else ../shared/data)")
     parser.add_argument("--costs", action="store_true", help="only what a step costs")
     parser.add_argument("--report", action="store_true", help="only the tables and the plot")
-    parser.add_argument("--quick", action="store_true", help="make some cells again and compare them")
+    parser.add_argument("--quick", action="store_true", help="reproduce some cells and compare")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", metrics.UndefinedMetricWarning)

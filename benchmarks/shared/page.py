@@ -49,14 +49,14 @@ def committed(name: str) -> Cells:
 
 
 def hold(make: Callable[[Cells], list[Reproduced]]) -> None:
-    """Make cells again in a temporary file; exit with status 1 when a number is off."""
+    """Reproduce cells in a temporary file, and exit with status 1 when a number is off."""
     with tempfile.TemporaryDirectory() as folder:
         if not told(make(Cells(Path(folder) / "again.csv"))):
             sys.exit(1)
 
 
 def within_factor(cell: str, before: float, now: float, factor: float) -> Reproduced:
-    """Time or memory, or a ratio of them, made again: off when it has grown by more than the factor."""
+    """Time or memory, or a ratio of them, reproduced. It is off when it has grown by more than the factor."""
     return Reproduced(cell, before, now, max(before * (factor - 1), before - now))
 
 

@@ -1,4 +1,4 @@
-"""Tables re-made: the quick form of a benchmark runs some of its cells again and holds them to the committed ones.
+"""The quick form of a benchmark runs some of its cells again and compares them with the committed ones.
 
 A quick cell is a cell of the full run, with the same keys (data, method, setting, seed), so that there is one
 definition of every number. It passes when it is no further from the committed cell than the committed cells of its
@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from benchmarks.shared.cells import Cells
 
-# The exit status of a script that could make nothing again.
+# The exit status of a script that could reproduce nothing.
 NOTHING_MADE = 3
 
 
 class Reproduced(NamedTuple):
-    """One number made again: which, as committed, as made now, how far it may be off, and whether it is within."""
+    """One number: its cell, as committed, as it is now, and how far the two may be apart."""
 
     cell: str
     committed: float
@@ -34,7 +34,7 @@ class Reproduced(NamedTuple):
 def compare(
     committed: Cells, again: Cells, *, keys: Sequence[str], over: str, measures: Sequence[str], floor: float = 0.005
 ) -> list[Reproduced]:
-    """Every measure of every cell made again, beside the committed one.
+    """Every measure of every reproduced cell, beside the committed one.
 
     Args:
         committed: the cells of the full run.
@@ -58,10 +58,12 @@ def compare(
 
 
 def told(found: Sequence[Reproduced]) -> bool:
-    """Print what was made again; true when all of it holds. Ends the script, with a status of its own, when that is
-    nothing, as where the data are not there."""
+    """Print what was reproduced, and return whether all of it holds.
+
+    If nothing was, as where the data are absent, the script ends with a status of its own.
+    """
     if not found:
-        print("  skipped: nothing could be made again")
+        print("  skipped: nothing could be reproduced")
         sys.exit(NOTHING_MADE)
     for one in found:
         if not one.holds:

@@ -242,7 +242,7 @@ def main() -> None:
     parser.add_argument("--data", help="folder of the data sets (default: AIMFOR_DATA, else ../shared/data)")
     parser.add_argument("--redo", action="store_true", help="forget the cells that are asked for first")
     parser.add_argument("--report", action="store_true", help="only the tables")
-    parser.add_argument("--quick", action="store_true", help="make some cells again, hold them to the committed ones")
+    parser.add_argument("--quick", action="store_true", help="reproduce some cells and compare")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", metrics.UndefinedMetricWarning)  # labels without a positive are left out of a mean
