@@ -14,6 +14,8 @@ AIMS = [
     "precision@recall>=0.95",
     "tpr@fpr<=0.1",
     "fpr@tpr>=0.9",
+    "recall@alerts<=0.2",
+    "precision@alerts>=0.2",
     "aucpr; num_anchors=4",
     "aucpr[precision>=0.8]; num_anchors=3",
     "aucpr[recall>=0.5]; num_anchors=3",
@@ -21,6 +23,7 @@ AIMS = [
     "aucroc[0.01<=fpr<=0.1]; num_anchors=3; spacing=geometric",
     "f1",
     "f2",
+    "cost[fp=1,fn=5]",
 ]
 CONVEX = ["hinge", "log", "smooth_hinge"]
 SURROGATES = [*CONVEX, "ramp", "sigmoid"]

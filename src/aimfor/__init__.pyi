@@ -14,9 +14,12 @@ from ._base.warnings import VacuousRangeWarning as VacuousRangeWarning
 from .aims import AUCPR as AUCPR
 from .aims import AUCROC as AUCROC
 from .aims import Aim as Aim
+from .aims import Cost as Cost
 from .aims import FBeta as FBeta
 from .aims import FPRAtTPR as FPRAtTPR
+from .aims import PrecisionAtAlerts as PrecisionAtAlerts
 from .aims import PrecisionAtRecall as PrecisionAtRecall
+from .aims import RecallAtAlerts as RecallAtAlerts
 from .aims import RecallAtPrecision as RecallAtPrecision
 from .aims import TPRAtFPR as TPRAtFPR
 from .aims import aim as aim

@@ -11,7 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aimfor
-from aimfor import AUCPR, AUCROC, FBeta, FPRAtTPR, PrecisionAtRecall, RecallAtPrecision, TPRAtFPR, metrics
+from aimfor import (
+    AUCPR,
+    AUCROC,
+    Cost,
+    FBeta,
+    FPRAtTPR,
+    PrecisionAtAlerts,
+    PrecisionAtRecall,
+    RecallAtAlerts,
+    RecallAtPrecision,
+    TPRAtFPR,
+    metrics,
+)
 from aimfor.aims._table import Rates
 from cases import AIMS, written_out
 
@@ -37,6 +49,11 @@ TEXTS = {
     "f2": FBeta(2),
     "f0.5": FBeta(0.5),
     "f(1, 2)": FBeta((1.0, 2.0)),
+    "recall@alerts<=0.01": RecallAtAlerts(0.01),
+    "recall@alerts<=0.01; band=2": RecallAtAlerts(0.01, band=2),
+    "precision@alerts>=0.001": PrecisionAtAlerts(0.001),
+    "cost[fp=1,fn=20]": Cost(1, 20),
+    "cost[fp=0.5,fn=(2, 3)]": Cost(0.5, (2, 3)),
 }
 
 
@@ -49,6 +66,7 @@ def test_text_and_record(text):
     assert hash(aimfor.aim(text)) == hash(TEXTS[text])
 
 
+POINT_KINDS = (RecallAtPrecision, PrecisionAtRecall, TPRAtFPR, FPRAtTPR, RecallAtAlerts, PrecisionAtAlerts)
 SHARE = st.floats(1e-6, 1 - 1e-6)
 TARGET = st.one_of(SHARE, st.tuples(SHARE, SHARE))
 END = st.one_of(SHARE, st.sampled_from([0.0, 1.0]))
@@ -58,7 +76,8 @@ AREA_OPTIONS = {"num_anchors": st.integers(1, 50), "spacing": st.sampled_from(["
 
 @given(
     record=st.one_of(
-        *(st.builds(kind, TARGET) for kind in (RecallAtPrecision, PrecisionAtRecall, TPRAtFPR, FPRAtTPR)),
+        *(st.builds(kind, TARGET) for kind in POINT_KINDS),
+        st.builds(Cost, st.floats(1e-5, 1e5), st.one_of(st.floats(1e-5, 1e5), st.tuples(SHARE, SHARE))),
         st.builds(RecallAtPrecision, st.floats(0.7, 0.99), band=st.floats(1.01, 3), num_anchors=st.integers(2, 9)),
         st.builds(lambda ends, **o: AUCPR(min_precision=ends[0], max_precision=ends[1], **o), ENDS, **AREA_OPTIONS),
         st.builds(lambda ends, **o: AUCPR(min_recall=ends[0], max_recall=ends[1], **o), ENDS, **AREA_OPTIONS),
@@ -111,6 +130,9 @@ def test_every_record_prints_a_text_that_parses_back(record):
         ("tpr@TNR>95%", "tpr@fpr<=0.05"),
         ("specificity@sensitivity>=0.9", "fpr@tpr>=0.9"),
         ("ppv@recall>=0.9", "precision@recall>=0.9"),
+        ("recall@top 1%", "recall@alerts<=0.01"),
+        ("precision@alert>=0.001", "precision@alerts>=0.001"),
+        ("cost(fp=1, fn=20)", "cost[fp=1,fn=20]"),
         ("f_beta=2", "f2"),
         ("f_beta(2)", "f2"),
         ("macro F2", "f2"),
@@ -257,7 +279,7 @@ def test_tables_are_finite_and_widths_add_up(text):
     aim = aimfor.aim(text)
     anchors = table(aim, [1e-6, 0.01, 0.3, 0.999])
     for name, part in anchors._asdict().items():
-        if isinstance(part, torch.Tensor) and not (name == "slack" and isinstance(aim, FBeta)):
+        if isinstance(part, torch.Tensor) and not (name == "slack" and isinstance(aim, (FBeta, Cost))):
             assert part.isfinite().all(), name
             assert part.shape == (aim.anchor_count, 4)
     if not isinstance(aim, FBeta):
@@ -404,6 +426,8 @@ def test_records_are_frozen(text):
 def test_the_warning_of_a_metric_points_at_its_caller():
     labels, scores = np.array([[0, 0], [1, 0]]), np.array([[0.1, 0.2], [0.3, 0.4]])
     for text in AIMS:
+        if text.startswith("cost"):  # a cost exists for any rows
+            continue
         with pytest.warns(metrics.UndefinedMetricWarning) as caught:
             aimfor.aim(text).metric(labels, scores)
         assert [warning.filename for warning in caught] == [__file__], text

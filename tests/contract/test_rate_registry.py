@@ -10,7 +10,7 @@ from scipy import stats
 from torch import Tensor
 
 import aimfor
-from aimfor.aims import FIXED_SEQUENCE, POINT_AIMS, RATES, WALK, Constraint, PointAim, Rate, register_rate
+from aimfor.aims import FIXED_SEQUENCE, POINT_AIMS, RATES, WALK, Constraint, PointAim, Rate, Rates, register_rate
 from aimfor.aims import _rates as rates_module
 from aimfor.metrics import Share
 from aimfor.report import measure_label
@@ -19,7 +19,7 @@ from cases import NATIVE, SURROGATES
 SHARE = Share("falsework", ("fp",), ("positives", "negatives"))
 
 
-def at_most(slack: Tensor, priors: Tensor, rest: Tensor | None) -> Constraint:
+def at_most(slack: Tensor, priors: Tensor, rest: Tensor | None, rates: Rates) -> Constraint:
     """(1 - prior) v / q <= 1."""
     one, zero = torch.ones_like(slack), torch.zeros_like(slack)
     return Constraint(zero, (1 - priors) / slack, one, zero)

@@ -14,10 +14,17 @@ from scipy import stats
 
 import aimfor
 from aimfor import OperatingPoint, metrics, operating_point
-from aimfor.aims._records import FBeta, PointAim
+from aimfor.aims import Cost, FBeta, PointAim
 from cases import AIMS
 
-AT_CONSTRAINT = ["recall@precision>=0.6", "precision@recall>=0.7", "tpr@fpr<=0.3", "fpr@tpr>=0.7"]
+AT_CONSTRAINT = [
+    "recall@precision>=0.6",
+    "precision@recall>=0.7",
+    "tpr@fpr<=0.3",
+    "fpr@tpr>=0.7",
+    "recall@alerts<=0.3",
+    "precision@alerts>=0.3",
+]
 row = st.tuples(st.integers(0, 1), st.integers(-3, 3), st.sampled_from([0.0, 0.5, 1.0, 3.0]))
 rows = st.lists(row, min_size=1, max_size=25)
 
@@ -39,7 +46,8 @@ def rates_of(labels, scores, weights, threshold):
     positive, predicted = labels == 1, scores >= threshold
     tp, fp = weights[positive & predicted].sum(), weights[~positive & predicted].sum()
     recall, fpr = tp / max(weights[positive].sum(), 1e-300), fp / max(weights[~positive].sum(), 1e-300)
-    return {"precision": tp / (tp + fp), "recall": recall, "tpr": recall, "fpr": fpr}
+    alerts = (tp + fp) / weights.sum()
+    return {"precision": tp / (tp + fp), "recall": recall, "tpr": recall, "fpr": fpr, "alerts": alerts}
 
 
 def taken_apart(aim: PointAim):
@@ -49,6 +57,17 @@ def taken_apart(aim: PointAim):
 
 def signed(rates, name):
     return -rates[name] if name == "fpr" else rates[name]
+
+
+def kept_by(rates, aim):
+    """By how much more than asked; the constraint is kept at 0 and above."""
+    room = rates[aim.constrained] - aim.target
+    return room if aim.sense == ">=" else -room
+
+
+def all_rates_of(point):
+    """Also those that the record has no field for."""
+    return {name: point.counts.rate(name) for name in ("precision", "recall", "tpr", "fpr", "alerts")}
 
 
 # Against brute force
@@ -70,21 +89,31 @@ def test_is_the_best_of_all_thresholds(text, rows):
         return
     all_rates = {threshold: rates_of(labels, scores, weights, threshold) for threshold in thresholds}
     if isinstance(aim, PointAim):
-        objective, rate, target = taken_apart(aim)
-        target = -target if rate == "fpr" else target
-        kept = [one for one in all_rates.values() if signed(one, rate) >= target - 1e-12 and one["recall"] > 0]
+        objective, rate, _ = taken_apart(aim)
+        kept = [one for one in all_rates.values() if kept_by(one, aim) >= -1e-12 and one["recall"] > 0]
         if not kept:
-            nearest = max(signed(one, rate) for one in all_rates.values())
+            nearest = max(kept_by(one, aim) for one in all_rates.values())
             assert point.threshold is None
             assert point.reason.startswith(f"no threshold has {rate} ")
-            assert signed(dataclasses.asdict(point) | {"tpr": point.recall}, rate) == pytest.approx(nearest)
+            assert kept_by(all_rates_of(point), aim) == pytest.approx(nearest)
             return
         best = max(signed(one, objective) for one in kept)
         assert point.threshold in thresholds
         assert signed(all_rates[point.threshold], objective) == pytest.approx(best)
-        assert signed(all_rates[point.threshold], rate) >= target - 1e-12
+        assert kept_by(all_rates[point.threshold], aim) >= -1e-12
         same = metrics.at_constraint(aim.tradeoff, labels, scores, aim.target, sample_weight=weights)
         assert point.threshold == same.threshold
+    elif isinstance(aim, Cost):
+        total, costs = weights.sum(), {math.inf: aim.fn * weights[labels == 1].sum() / weights.sum()}
+        for threshold in thresholds:
+            flagged = scores >= threshold
+            wrong, missed = weights[flagged & (labels == 0)].sum(), weights[~flagged & (labels == 1)].sum()
+            costs[threshold] = (aim.fp * wrong + aim.fn * missed) / total
+        reached = costs[point.threshold if point.threshold in thresholds else math.inf]
+        assert reached == pytest.approx(min(costs.values()))
+        assert point.threshold in thresholds or point.threshold > max(thresholds)
+        if point.threshold not in thresholds:
+            return
     else:
         beta = aim.beta if isinstance(aim, FBeta) else 1.0
         f = {
@@ -99,7 +128,9 @@ def test_is_the_best_of_all_thresholds(text, rows):
             assert getattr(point, name) == pytest.approx(all_rates[point.threshold][name])
 
 
-@pytest.mark.parametrize("text", ["precision@recall>=0.7", "tpr@fpr<=0.3", "fpr@tpr>=0.7"])
+@pytest.mark.parametrize(
+    "text", ["precision@recall>=0.7", "tpr@fpr<=0.3", "fpr@tpr>=0.7", "recall@alerts<=0.4", "precision@alerts>=0.2"]
+)
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.99])
 def test_with_confidence_it_is_the_best_of_those_that_pass(text, ties, confidence):
@@ -109,7 +140,11 @@ def test_with_confidence_it_is_the_best_of_those_that_pass(text, ties, confidenc
     passing = []
     for threshold in np.unique(scores):
         predicted = scores >= threshold
-        if rate == "fpr":
+        if rate == "alerts":
+            flagged, at_most = predicted.sum(), aimfor.aim(text).sense == "<="
+            tail = stats.binom.cdf(flagged, labels.size, target)
+            tail = tail if at_most else stats.binom.sf(flagged - 1, labels.size, target)
+        elif rate == "fpr":
             tail = stats.binom.cdf((predicted & ~labels).sum(), (~labels).sum(), target)
         else:
             tail = stats.binom.cdf((~predicted & labels).sum(), labels.sum(), 1 - target)

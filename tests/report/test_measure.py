@@ -16,6 +16,8 @@ AIMS = [
     "precision@recall>=0.7",
     "tpr@fpr<=0.1",
     "fpr@tpr>=0.8",
+    "recall@alerts<=0.2",
+    "cost[fp=1,fn=5]",
     "aucpr",
     "aucpr[recall>=0.5]",
     "aucroc",

@@ -3,8 +3,10 @@
 import re
 from difflib import get_close_matches
 
+from aimfor.aims._areas import AUCPR, AUCROC
 from aimfor.aims._format import OPTIONS, Target
-from aimfor.aims._records import AUCPR, AUCROC, POINT_AIMS, Aim, FBeta
+from aimfor.aims._records import POINT_AIMS, Aim
+from aimfor.aims._unconstrained import Cost, FBeta
 
 AREA_AIMS = {"aucpr": (AUCPR, ("precision", "recall")), "aucroc": (AUCROC, ("fpr",))}
 
@@ -33,6 +35,7 @@ SHORT_NAMES = {
     r"(?<![a-z])rec(?![a-z])": "recall",
     r"(?<![a-z])ppv(?![a-z])": "precision",
     r"(?<![a-z])sensitivity(?![a-z])": "tpr",
+    r"(?<![a-z])(?:top|alert|alarms|alertrate|flagged)(?![a-z])": "alerts",
     # Most specificity is least of the false-positive rate.
     r"(?<![a-z])(?:specificity|tnr)@": "fpr@",
 }
@@ -90,6 +93,8 @@ def _read(head: str, options: dict) -> Aim | None:
             return _build(kind, (_target(head.removeprefix(text)),), options)
     if match := re.fullmatch(rf"f({TARGET})", head):
         return _build(FBeta, (_target(match[1]),), options)
+    if match := re.fullmatch(rf"cost\[(fp|fn)=({TARGET}),(?!\1)(fp|fn)=({TARGET})\]", head):
+        return _build(Cost, (), options | {match[1]: _target(match[2]), match[3]: _target(match[4])})
     name, bracket, rest = head.partition("[")
     if name not in AREA_AIMS:
         return None
@@ -140,7 +145,7 @@ def _spellings() -> list[str]:
     areas = [
         f"{name}[{limit.format(axis)}]" for name, (_, axes) in AREA_AIMS.items() for axis in axes for limit in limits
     ]
-    return [*(f"{text}#" for text in POINT_AIMS), *areas, *AREA_AIMS, "f#", "f1"]
+    return [*(f"{text}#" for text in POINT_AIMS), *areas, *AREA_AIMS, "f#", "f1", "cost[fp=#,fn=#]"]
 
 
 def _nearest(head: str) -> str | None:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from aimfor.aims._table import Anchors, as_row
-from aimfor.metrics import FPR, PRECISION, RECALL, Share
+from aimfor.aims._table import Anchors, Rates, as_row
+from aimfor.metrics import ALERTS, FPR, PRECISION, RECALL, Share
 
 # How an exact test goes through the thresholds: in a fixed sequence, for a rate that never rises with the threshold; or
 # in a walk from the top, for a share of the rows above the threshold.
@@ -32,8 +32,8 @@ class Constraint(NamedTuple):
     room_recall: Tensor
 
 
-Constrain = Callable[[Tensor, Tensor, Tensor | None], Constraint]
-"""From slack, priors and, where it is known, 1 - priors, to the constraint of the loss."""
+Constrain = Callable[[Tensor, Tensor, Tensor | None, Rates], Constraint]
+"""From slack, priors, 1 - priors where that is known, and running rates, to the constraint of the loss."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ class Rate:
         cost: "u" or "v", the error that the loss minimises where the rate is the objective; None: it cannot be one.
         constrain: its constraint in the loss for each sense, ">=" or "<=", that it can be constrained in.
         slack_from_one: whether the slack of a target is 1 - target, else it is the target.
+        follows_rates: whether the constraint reads the running rates.
         test: `FIXED_SEQUENCE` or `WALK`; None where no exact test is known, so that no confidence can be given.
         round_targets: the targets that the report promises for.
     """
@@ -61,6 +62,7 @@ class Rate:
     cost: str | None = None
     constrain: Mapping[str, Constrain] = field(default_factory=dict)
     slack_from_one: bool = True
+    follows_rates: bool = False
     test: str | None = None
     round_targets: tuple[float, ...] = ROUND_SHARES
 
@@ -79,7 +81,7 @@ class Rate:
             raise ValueError(f"the rate {self.name!r} must be the share of positives above the threshold for a walk")
 
 
-def _precision_at_least(slack: Tensor, priors: Tensor, rest: Tensor | None) -> Constraint:
+def _precision_at_least(slack: Tensor, priors: Tensor, rest: Tensor | None, rates: Rates) -> Constraint:
     """kappa a / (1 - a) v <= recall: the paper's eq. (minp@r), divided by 1 - a."""
     one, zero = as_row(1.0, priors), as_row(0.0, priors)
     # A tensor from a number would take longer than the rest of a small table.
@@ -87,16 +89,35 @@ def _precision_at_least(slack: Tensor, priors: Tensor, rest: Tensor | None) -> C
     return Constraint(zero, (kappa / slack).sub_(kappa), zero, one)
 
 
-def _recall_at_least(slack: Tensor, priors: Tensor, rest: Tensor | None) -> Constraint:
+def _recall_at_least(slack: Tensor, priors: Tensor, rest: Tensor | None, rates: Rates) -> Constraint:
     """u / (1 - r) <= 1."""
     one, zero = as_row(1.0, priors), as_row(0.0, priors)
     return Constraint(slack.reciprocal(), zero, one, zero)
 
 
-def _fpr_at_most(slack: Tensor, priors: Tensor, rest: Tensor | None) -> Constraint:
+def _fpr_at_most(slack: Tensor, priors: Tensor, rest: Tensor | None, rates: Rates) -> Constraint:
     """v / q <= 1."""
     one, zero = as_row(1.0, priors), as_row(0.0, priors)
     return Constraint(zero, slack.reciprocal(), one, zero)
+
+
+# The share of alerts grows with recall and with the false-positive rate. To let the loss lower recall for the sake of a
+# budget would reward missed positives, without a bound. So the budget that true alarms take is read from the running
+# rates, and the constraint is on the other error alone. Where it is met with equality, that has the same minimisers.
+
+
+def _alerts_at_most(slack: Tensor, priors: Tensor, rest: Tensor | None, rates: Rates) -> Constraint:
+    """(1 - prior) v / q <= 1 - prior recall / q, with the running recall."""
+    zero = as_row(0.0, priors)
+    load = (1 - priors if rest is None else rest) / slack
+    return Constraint(zero, load, 1 - priors / slack * rates.recall.clamp(0, 1), zero)
+
+
+def _alerts_at_least(slack: Tensor, priors: Tensor, rest: Tensor | None, rates: Rates) -> Constraint:
+    """1 <= prior recall / q + (1 - prior) v / q, with the running v."""
+    zero = as_row(0.0, priors)
+    false_alarms = (1 - priors if rest is None else rest) / slack * rates.v.clamp(0, 1)
+    return Constraint(zero, zero, false_alarms - 1, priors / slack)
 
 
 RATES: dict[str, Rate] = {}
@@ -169,6 +190,20 @@ register_rate(
         round_targets=ROUND_SMALL_SHARES,
     )
 )
+register_rate(
+    Rate(
+        "alerts",
+        ALERTS,
+        title="share of alerts",
+        deed="gives an alarm for {} of the rows",
+        greater_is_better=False,
+        constrain={"<=": _alerts_at_most, ">=": _alerts_at_least},
+        slack_from_one=False,
+        follows_rates=True,
+        test=FIXED_SEQUENCE,
+        round_targets=ROUND_SMALL_SHARES,
+    )
+)
 
 
 class Question(NamedTuple):
@@ -187,7 +222,9 @@ class Question(NamedTuple):
             known = ", ".join(f"'{self.constrained}{sense}'" for sense in senses) or "no constraint"
             raise ValueError(f"the registry has {known}, got '{self.constrained}{self.sense}'")
 
-    def table(self, slack: Tensor, width: Tensor, priors: Tensor, rest: Tensor | None = None) -> Anchors:
+    def table(
+        self, slack: Tensor, width: Tensor, priors: Tensor, rates: Rates, *, rest: Tensor | None = None
+    ) -> Anchors:
         """Anchors with these slacks; `rest` is 1 - priors where that is known.
 
         Entries that do not change along an axis have length 1 there.
@@ -195,5 +232,5 @@ class Question(NamedTuple):
         one, zero = as_row(1.0, priors), as_row(0.0, priors)
         objective = (one, zero) if rate_of(self.objective).cost == "u" else (zero, one)
         rate = rate_of(self.constrained)
-        constraint = rate.constrain[self.sense](slack, priors, rest)
+        constraint = rate.constrain[self.sense](slack, priors, rest, rates)
         return Anchors(slack, width, *objective, *constraint, strict_at_one=rate.slack_from_one)

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 
 from aimfor._base.checks import choice, in_range, rule, whole_number
-from aimfor.aims import NO_RATES, Aim, Anchors, FBeta
+from aimfor.aims import NO_RATES, Aim, Anchors, Cost, FBeta, PointAim
 from aimfor.aims import aim as read_aim
-from aimfor.metrics import Curve, cumulate, f_beta
+from aimfor.metrics import Curve, at_constraint, cumulate, expected_cost, f_beta
 
 # Of the gradient, added to the hessian: without it leaves far from their threshold take steps that are too long.
 GRADIENT_SHARE = 0.05
@@ -179,9 +179,10 @@ def solve(aim: Aim, judged: Rows, trained: Rows) -> Solved:
     curve = cumulate(judged.labels == 1, judged.scores, judged.weights)
     both = curve.num_positives > 0 and curve.num_negatives > 0
     rule(both, "labels", "must have both classes among rows with weight", "one")
-    if isinstance(aim, FBeta):
-        best = f_beta(judged.labels, judged.scores, aim.beta, sample_weight=judged.weights).threshold
-        thresholds, widths, limits = np.array([best]), np.ones(1), np.array([[0.0, np.inf]])
+    if isinstance(aim, (FBeta, Cost)) or aim.follows_rates:
+        best, limits = _at_its_best(aim, judged)
+        # Where nothing should be flagged, the highest: it passes least.
+        thresholds, widths = np.array([min(best, curve.thresholds[0])]), np.ones(1)
     else:
         prior = curve.num_positives / (curve.num_positives + curve.num_negatives)
         thresholds, widths, limits = _anchored(aim.anchors(torch.tensor([prior], dtype=torch.float64), NO_RATES), curve)
@@ -190,6 +191,18 @@ def solve(aim: Aim, judged: Rows, trained: Rows) -> Solved:
     ratios = np.clip(missed / np.maximum(passed, tiny), limits[:, 0], limits[:, 1])
     # Not beyond what float64 can weigh: an error of weight 1e-9 beside the other is none.
     return Solved(thresholds, widths, np.clip(ratios, 1e-9, 1e9))
+
+
+def _at_its_best(aim: Aim, judged: Rows) -> tuple[float, np.ndarray]:
+    """The threshold of an aim that no linear constraint describes, with its least and greatest ratio."""
+    rows, any_ratio = (judged.labels, judged.scores), np.array([[0.0, np.inf]])
+    if isinstance(aim, FBeta):
+        return f_beta(*rows, aim.beta, sample_weight=judged.weights).threshold, any_ratio
+    if isinstance(aim, Cost):
+        ratio = np.divide(aim.fp, aim.fn)
+        return expected_cost(*rows, aim.fp, aim.fn, sample_weight=judged.weights).threshold, np.full((1, 2), ratio)
+    assert isinstance(aim, PointAim)
+    return at_constraint(aim.tradeoff, *rows, aim.target, sample_weight=judged.weights).threshold, any_ratio
 
 
 def _anchored(anchors: Anchors, curve: Curve) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from aimfor._base import checks
 from aimfor._base.arrays import ROUNDING, Values
 from aimfor._base.errors import UndefinedMetricError
@@ -196,6 +198,90 @@ def fpr_at_tpr(y_true: Values, y_score: Values, min_tpr: Target, *, sample_weigh
         AtThreshold(value=0.0, threshold=4.0)
     """
     return at_constraint(share.FPR_AT_TPR, y_true, y_score, min_tpr, sample_weight=sample_weight)
+
+
+def recall_at_alerts(
+    y_true: Values, y_score: Values, max_alerts: Target, *, sample_weight: Values | None = None
+) -> AtThreshold:
+    """The highest recall of any threshold that flags at most the share `max_alerts` of all rows.
+
+    Args:
+        y_true: labels 0 or 1.
+        y_score: scores, higher meaning more positive.
+        max_alerts: in [0, 1], a number or one per column.
+        sample_weight: weights >= 0, one per row or per entry.
+
+    Returns:
+        The recall and its threshold; of several, the highest, which flags fewest rows. Where no allowed threshold
+        catches a positive: 0 at threshold inf. Does not exist without positives.
+
+    Example:
+        >>> recall_at_alerts([1, 1, 0, 1, 0], [5, 4, 3, 2, 1], 0.4)
+        AtThreshold(value=0.6666666666666666, threshold=4.0)
+    """
+    return at_constraint(share.RECALL_AT_ALERTS, y_true, y_score, max_alerts, sample_weight=sample_weight)
+
+
+def precision_at_alerts(
+    y_true: Values, y_score: Values, min_alerts: Target, *, sample_weight: Values | None = None
+) -> AtThreshold:
+    """The highest precision of any threshold that flags at least the share `min_alerts` of all rows.
+
+    Args:
+        y_true: labels 0 or 1.
+        y_score: scores, higher meaning more positive.
+        min_alerts: in (0, 1], a number or one per column.
+        sample_weight: weights >= 0, one per row or per entry.
+
+    Returns:
+        The precision and its threshold; of several, the lowest, which flags most rows. Does not exist without
+        positives.
+
+    Example:
+        >>> precision_at_alerts([1, 1, 0, 1, 0], [5, 4, 3, 2, 1], 0.6)
+        AtThreshold(value=0.75, threshold=2.0)
+    """
+    return at_constraint(share.PRECISION_AT_ALERTS, y_true, y_score, min_alerts, sample_weight=sample_weight)
+
+
+def expected_cost(
+    y_true: Values, y_score: Values, fp: Target = 1.0, fn: Target = 1.0, *, sample_weight: Values | None = None
+) -> AtThreshold:
+    """The lowest cost per row of any threshold, where every error has its price.
+
+    Args:
+        y_true: labels 0 or 1.
+        y_score: scores, higher meaning more positive.
+        fp: cost of a false positive, above 0; a number or one per column.
+        fn: cost of a false negative, above 0; a number or one per column.
+        sample_weight: weights >= 0, one per row or per entry.
+
+    Returns:
+        The cost and its threshold; of several, the highest. The threshold is inf where it costs least to flag nothing.
+
+    Example:
+        >>> expected_cost([1, 0, 1, 0], [4, 3, 2, 1], fp=1, fn=20)
+        AtThreshold(value=0.25, threshold=2.0)
+    """
+
+    def lowest(curve: Curve, fp: float, fn: float) -> AtThreshold:
+        rows = curve.num_positives + curve.num_negatives
+        if rows == 0:
+            raise UndefinedMetricError("sample_weight must be above 0 in some row for expected_cost, got none")
+        costs = fp * (curve.fp / rows) + fn * ((curve.num_positives - curve.tp) / rows)
+        nothing = fn * (curve.num_positives / rows)
+        least = costs.min()
+        if nothing <= least * (1 + ROUNDING):
+            return AtThreshold(nothing, math.inf)
+        chosen = int(np.flatnonzero(costs <= least * (1 + ROUNDING))[0])
+        return AtThreshold(float(costs[chosen]), float(curve.thresholds[chosen]))
+
+    data = checks.metric_arrays(y_true, y_score, sample_weight)
+    costs = (
+        checks.per_column(name, cost, data.labels.shape, 0, math.inf, open_low=True, open_high=True)
+        for name, cost in (("fp", fp), ("fn", fn))
+    )
+    return measure_at_threshold("expected_cost", lowest, data, *costs)
 
 
 def f_beta(y_true: Values, y_score: Values, beta: Target = 1.0, *, sample_weight: Values | None = None) -> AtThreshold:

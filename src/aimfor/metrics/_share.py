@@ -59,6 +59,7 @@ PRECISION = Share("precision", ("tp",), ("tp", "fp"))
 RECALL = Share("recall", ("tp",), ("positives",))
 TPR = RECALL._replace(name="tpr")
 FPR = Share("fpr", ("fp",), ("negatives",))
+ALERTS = Share("alerts", ("tp", "fp"), ("positives", "negatives"))
 
 
 class Tradeoff(NamedTuple):
@@ -97,3 +98,5 @@ RECALL_AT_PRECISION = Tradeoff(RECALL, True, PRECISION, at_least=True)
 PRECISION_AT_RECALL = Tradeoff(PRECISION, True, RECALL, at_least=True)
 TPR_AT_FPR = Tradeoff(TPR, True, FPR, at_least=False)
 FPR_AT_TPR = Tradeoff(FPR, False, TPR, at_least=True)
+RECALL_AT_ALERTS = Tradeoff(RECALL, True, ALERTS, at_least=False)
+PRECISION_AT_ALERTS = Tradeoff(PRECISION, True, ALERTS, at_least=True)

@@ -8,6 +8,7 @@ any number of rows. `docs/operating_points.md` has the argument, `certain` and `
 from __future__ import annotations
 
 import dataclasses
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple, overload
@@ -18,7 +19,7 @@ from aimfor import metrics
 from aimfor._base import checks
 from aimfor._base.arrays import ROUNDING, Values
 from aimfor._base.warnings import LowConfidenceWarning
-from aimfor.aims import Aim, FBeta, PointAim, show_target
+from aimfor.aims import Aim, Cost, FBeta, PointAim, show_target
 from aimfor.aims import aim as read_aim
 from aimfor.metrics import Curve
 from aimfor.operating_points._confidence import certain, claimable, intervals_of
@@ -89,7 +90,7 @@ def operating_point(
 ) -> OperatingPoint | tuple[OperatingPoint, ...]:
     """Choose the threshold for an aim on held-out data: of all distinct scores the best that keeps the constraint.
 
-    F_beta takes its best threshold; an area (aucpr, aucroc) has no threshold of its own and takes the one of best F1.
+    F_beta and cost take their best threshold; an area (aucpr, aucroc) has none of its own and takes that of best F1.
     Where no threshold qualifies, or a class that the aim needs is missing, nothing is raised: `threshold` is None, with
     the reason.
 
@@ -186,6 +187,8 @@ def _choose(rows: LabelRows, aim: Aim, confidence: float | None, source: str) ->
     curve = curve_of(rows)
     if isinstance(aim, PointAim):
         chosen, index, reason = _best_at_constraint(rows, curve, aim, confidence)
+    elif isinstance(aim, Cost):
+        chosen, index, reason = _least_cost(rows, curve, aim)
     else:
         chosen, index, reason = _best_f_beta(rows, curve, aim.beta if isinstance(aim, FBeta) else 1.0)
     tp, fp = (0.0, 0.0) if index is None else (float(curve.tp[index]), float(curve.fp[index]))
@@ -194,7 +197,9 @@ def _choose(rows: LabelRows, aim: Aim, confidence: float | None, source: str) ->
     if rows.weights is None:
         counts = Confusion(*map(int, counts))
     level = INTERVAL_LEVEL if confidence is None else confidence
-    threshold = None if index is None or reason is not None else float(curve.thresholds[index])
+    threshold = None
+    if reason is None:
+        threshold = above_all(curve) if index is None else float(curve.thresholds[index])
     return OperatingPoint(
         aim=str(aim),
         threshold=threshold,
@@ -236,6 +241,24 @@ def _best_f_beta(rows: LabelRows, curve: Curve, beta: Any) -> _Choice:
         return _Choice(chosen, None, NO_POSITIVE)
     threshold = metrics.f_beta(rows.labels, rows.scores, beta, sample_weight=rows.weights).threshold
     return _Choice(chosen, int(np.flatnonzero(curve.thresholds == threshold)[0]), None)
+
+
+def _least_cost(rows: LabelRows, curve: Curve, aim: Cost) -> _Choice:
+    chosen = (
+        f"least cost with {show_target(aim.fp)} for a false positive and {show_target(aim.fn)} for a false negative"
+    )
+    if curve.num_positives == 0:
+        return _Choice(chosen, None, NO_POSITIVE)
+    threshold = metrics.expected_cost(rows.labels, rows.scores, aim.fp, aim.fn, sample_weight=rows.weights).threshold
+    if math.isinf(threshold):
+        return _Choice(chosen, None, None)
+    return _Choice(chosen, int(np.flatnonzero(curve.thresholds == threshold)[0]), None)
+
+
+def above_all(curve: Curve) -> float:
+    """A finite threshold well above all scores, for decisions that flag none of them."""
+    highest = float(curve.thresholds[0])
+    return highest + max(1.0, abs(highest))
 
 
 def _best_at_constraint(rows: LabelRows, curve: Curve, aim: PointAim, confidence: float | None) -> _Choice:

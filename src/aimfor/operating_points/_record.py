@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from aimfor._base import checks
 from aimfor._base.arrays import Values
 from aimfor.aims import Aim, PointAim, rate_of, show_target
+from aimfor.aims import aim as read_aim
 
 Interval = tuple[float, float]
 
@@ -166,9 +167,18 @@ def _paragraph(point: OperatingPoint) -> str:
         value, interval = getattr(point, name), point.intervals and getattr(point.intervals, name)
         shown = f"{name} {'unknown' if value is None else f'{value:.4g}'}"
         rates.append(shown + (f" ({level} interval {interval[0]:.4g} to {interval[1]:.4g})" if interval else ""))
+    rates += [f"{name} {point.counts.rate(name):.4g}" for name in _further_rates(point)]
     tp, fp, fn, tn = (f"{count:,.6g}" for count in point.counts)
     claim = ""
     if point.claimable is not None:
         where = "" if point.num_groups is None else " for a row of a new group"
         claim = f" The constraint can be claimed{where} with {percent_down(point.claimable)} confidence at most."
     return text + f"{', '.join(rates)}: {tp} true and {fp} false positives, {fn} false and {tn} true negatives." + claim
+
+
+def _further_rates(point: OperatingPoint) -> list[str]:
+    """Rates of the aim that the record has no field for."""
+    aim = read_aim(point.aim)
+    names = (aim.objective, aim.constrained) if isinstance(aim, PointAim) else ()
+    rates = [rate_of(name).name for name in names]
+    return [name for name in rates if name not in Intervals._fields]

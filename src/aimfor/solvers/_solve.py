@@ -145,6 +145,8 @@ def warn_of_infeasible(aim: Aim, solution: Solution) -> None:
 def _one_label(aim: str | Aim) -> Aim:
     aim = parse_aim(aim)
     checks.rule(not aim.label_counts(), "aim", "must have one target, for one label", repr(str(aim)))
+    linear = isinstance(aim, FBeta) or not aim.follows_rates
+    checks.rule(linear, "aim", 'must have a linear constraint for a solver; use solver="sgd"', repr(str(aim)))
     return aim
 
 
