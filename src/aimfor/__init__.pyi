@@ -27,6 +27,9 @@ from .estimator import Classifier as Classifier
 from .estimator import ThresholdClassifier as ThresholdClassifier
 from .estimator import scorer as scorer
 from .loss import Diagnostics as Diagnostics
+from .loss import ChunkAdam as ChunkAdam
+from .loss import ChunkSGD as ChunkSGD
+from .loss import LinearLoss as LinearLoss
 from .loss import Loss as Loss
 from .loss import Metric as Metric
 from .loss import log_odds as log_odds

@@ -8,3 +8,6 @@ from ._pairwise import pairwise_auc_loss as pairwise_auc_loss
 from ._state import MAX_MULTIPLIER as MAX_MULTIPLIER
 from ._surrogates import SURROGATES as SURROGATES
 from ._surrogates import Surrogate as Surrogate
+from ._linear import ChunkAdam as ChunkAdam
+from ._linear import ChunkSGD as ChunkSGD
+from ._linear import LinearLoss as LinearLoss
