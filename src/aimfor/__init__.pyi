@@ -26,9 +26,9 @@ from .aims import aim as aim
 from .estimator import Classifier as Classifier
 from .estimator import ThresholdClassifier as ThresholdClassifier
 from .estimator import scorer as scorer
-from .loss import Diagnostics as Diagnostics
 from .loss import ChunkAdam as ChunkAdam
 from .loss import ChunkSGD as ChunkSGD
+from .loss import Diagnostics as Diagnostics
 from .loss import LinearLoss as LinearLoss
 from .loss import Loss as Loss
 from .loss import Metric as Metric

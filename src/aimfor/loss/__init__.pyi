@@ -1,6 +1,9 @@
 from ._batch import LARGEST_WEIGHT as LARGEST_WEIGHT
 from ._batch import sparse_labels as sparse_labels
 from ._diagnostics import Diagnostics as Diagnostics
+from ._linear import ChunkAdam as ChunkAdam
+from ._linear import ChunkSGD as ChunkSGD
+from ._linear import LinearLoss as LinearLoss
 from ._log_odds import log_odds as log_odds
 from ._loss import Loss as Loss
 from ._metric import Metric as Metric
@@ -8,6 +11,3 @@ from ._pairwise import pairwise_auc_loss as pairwise_auc_loss
 from ._state import MAX_MULTIPLIER as MAX_MULTIPLIER
 from ._surrogates import SURROGATES as SURROGATES
 from ._surrogates import Surrogate as Surrogate
-from ._linear import ChunkAdam as ChunkAdam
-from ._linear import ChunkSGD as ChunkSGD
-from ._linear import LinearLoss as LinearLoss

@@ -18,8 +18,8 @@ from aimfor.aims import Aim
 from aimfor.aims import aim as parse_aim
 from aimfor.loss._loss import Loss
 
-# Scores of a chunk, by default: enough to keep the cores busy, and 32 MB.
-CHUNK_SCORES = 2**23
+# Labels of a chunk, by default: enough to keep the cores busy, and with 128 rows 2 MB of scores.
+CHUNK = 4096
 
 
 class LinearLoss(nn.Module):
@@ -32,7 +32,7 @@ class LinearLoss(nn.Module):
         aim: an aim record or its text, such as "aucpr".
         in_features: D.
         num_labels: L.
-        chunk: labels at a time; None for as many as make about eight million scores of 128 rows.
+        chunk: labels at a time; None for 4096.
         bias: whether each label has an offset.
         updates: None for gradients, which the optimiser of your choice takes. Or `ChunkSGD(...)` or `ChunkAdam(...)`:
             each chunk of weights is then updated as soon as its gradient is known, which is never kept. The scale of a
@@ -61,7 +61,7 @@ class LinearLoss(nn.Module):
         super().__init__()
         checks.whole_number("in_features", in_features, at_least=1)
         checks.whole_number("num_labels", num_labels, at_least=1)
-        chunk = min(num_labels, max(1, CHUNK_SCORES // 128)) if chunk is None else chunk
+        chunk = min(num_labels, CHUNK) if chunk is None else chunk
         checks.whole_number("chunk", chunk, at_least=1)
         if options.get("multiclass"):
             raise ValueError("multiclass must be False for LinearLoss: exclusive classes need the scores of all others")
@@ -122,8 +122,12 @@ class LinearLoss(nn.Module):
         self._check(features, labels)
         wanted = torch.is_grad_enabled()
         run = _HeadRun(self, features.detach(), wanted)
-        for number, (part, columns) in enumerate(zip(self._chunks(), _label_parts(labels, self._chunks()), strict=True)):
-            rows = [None if entry is None else entry[:, part] if entry.ndim == 2 else entry for entry in (weights, mask)]
+        for number, (part, columns) in enumerate(
+            zip(self._chunks(), _label_parts(labels, self._chunks()), strict=True)
+        ):
+            rows = [
+                None if entry is None else entry[:, part] if entry.ndim == 2 else entry for entry in (weights, mask)
+            ]
             run.add(number, part, columns, *rows)
         if not wanted:
             return run.value
@@ -135,7 +139,9 @@ class LinearLoss(nn.Module):
 
     def _check(self, features: Tensor, labels: Tensor) -> None:
         if not isinstance(features, Tensor) or not features.is_floating_point():
-            raise TypeError(f"features must be a floating-point tensor, got {getattr(features, 'dtype', type(features))}")
+            raise TypeError(
+                f"features must be a floating-point tensor, got {getattr(features, 'dtype', type(features))}"
+            )
         if features.ndim != 2 or features.shape[1] != self.in_features:
             raise ValueError(f"features must have shape [B, {self.in_features}], got {tuple(features.shape)}")
         if features.device != self.weight.device:
@@ -314,6 +320,11 @@ def _label_parts(labels: Tensor, chunks: list[slice]) -> Iterator[Tensor]:
         index = torch.stack([ones.rows[start:end], ones.columns[start:end] - part.start])
         size = (labels.shape[0], part.stop - part.start)
         yield torch.sparse_coo_tensor(index, ones.values[start:end], size, check_invariants=True)
+
+
+def _of_labels(entries: Tensor | None, labels: slice) -> Tensor | None:
+    """Weights or mask of some labels; what is given per row is the same for all."""
+    return entries if entries is None or entries.ndim != 2 else entries[:, labels]
 
 
 def _targets_of(aim: Aim, labels: slice) -> Aim:
