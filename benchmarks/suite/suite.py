@@ -245,6 +245,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="reproduce some cells and compare")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    warnings.simplefilter("ignore", aimfor.LowConfidenceWarning)  # the share of constraints that hold is measured
     warnings.simplefilter("ignore", metrics.UndefinedMetricWarning)  # labels without a positive are left out of a mean
     if arguments.quick:
         return page.hold(lambda cells: again(cells, data_folder(arguments.data)))

@@ -1,13 +1,12 @@
-"""Step, last part: which recipes compete, and the choice among them on rows that none of them saw.
+"""The contest: recipes are trained, and one is chosen on rows that none of them saw.
 
-No single recipe is best everywhere, log-loss included, so none is bet on: log-loss with several decays comes first,
-then the aim and its area with convex and tight surrogates, from the weights of log-loss and from scratch. Where
-log-loss is not at its minimum by then it goes on beside them, so that nothing wins by its steps alone. Exact metrics on
-validation rows choose. Log-loss stays the choice unless another candidate beats it by more than the noise of the rows.
+No single recipe is best everywhere, log-loss included. Log-loss with several decays comes first. Then come the aim and
+its area with convex and tight surrogates, from the weights of log-loss and from scratch. If log-loss is not at its
+minimum by then, it is trained on beside them, so that nothing wins only by more steps. Exact metrics on validation rows
+choose. Log-loss stays the choice unless another candidate beats it by more than the noise of the rows.
 
-At a point the metric of few rows is noise in good part: one negative among the first can take half of a recall at a
-precision. Where evaluations and candidates are compared, the area under the precision-recall curve therefore counts
-too.
+With few rows the metric at a point is noisy: one negative at the top can halve a recall at a precision. So the area
+under the precision-recall curve also counts when evaluations and candidates are compared.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ from aimfor.training._recipes import Recipe, aim_recipes, log_loss_recipes
 from aimfor.training._rows import Data
 from aimfor.training._selection import choose, judgement
 
-# Several labels or classes tell decays apart that lie nearer than those tried first: two more, these factors from the
-# best.
+# Several labels or classes can tell closer decays apart, so two more are tried, at these factors of the best.
 NEARER = 0.3, 3.0
 # The stages of a contest.
 LOG_LOSS, THE_AIM = "log-loss", "the aim"
@@ -68,13 +66,13 @@ class JudgedRows:
 
     @classmethod
     def of(cls, aim: Aim, data: Data, num_classes: int | None) -> JudgedRows:
-        """The rows of some data; with a number of classes its labels are classes."""
+        """The rows of some data. With `num_classes` its labels are classes."""
         labels, weights = data.labels.numpy(), None if data.weights is None else data.weights.numpy()
         return cls(aim, labels if num_classes is None else one_hot(labels, num_classes), weights)
 
     @property
     def blind(self) -> bool:
-        """Whether they can judge nothing, as every label lacks a class."""
+        """Whether they cannot judge, because every label lacks a class."""
         return bool((self.labels.min(0) == self.labels.max(0)).all())
 
     def judge(self, scores: np.ndarray) -> Judgement:
@@ -93,7 +91,7 @@ class HeadTraining:
         validation: rows to choose on.
         multiclass: whether labels are classes.
         budget: how long and how fast.
-        seed: of starts, order and resampling.
+        seed: random seed of starts, orders and resamples.
         observer: follows training.
     """
 
@@ -108,12 +106,12 @@ class HeadTraining:
 
     @cached_property
     def generator(self) -> np.random.Generator:
-        """Of orders and samples of rows; the stages share it one after the other."""
+        """Random generator of orders and samples of rows, which the stages share."""
         return np.random.default_rng(self.seed)
 
     @cached_property
     def judged(self) -> JudgedRows:
-        """The validation rows as they judge."""
+        """The validation rows, with labels and weights as the judge needs them."""
         num_classes = self.make_heads(1, self.seed).num_labels if self.multiclass else None
         return JudgedRows.of(self.aim, self.validation, num_classes)
 
@@ -134,7 +132,7 @@ class HeadTraining:
         )
 
     def evaluate(self, heads: Heads, recipes: Sequence[Recipe]) -> list[Candidate]:
-        """Heads as they are."""
+        """Evaluate heads as they are."""
         return look(heads, recipes, self.validation.rows, self.judged.judge, 0, self.multiclass)
 
 
@@ -158,7 +156,7 @@ def compete(training: HeadTraining, *, single: Recipe | None, restarts: int, dec
     heads = training.make_heads(len(recipes), seed)
     linear = heads if isinstance(heads, Layers) and heads.linear else None
     candidates = _converged(training, linear, recipes) if linear else training.train(heads, recipes, LOG_LOSS)
-    # Of equal ones the plain with the strongest decay.
+    # Among equal ones, the plain one with the strongest decay.
     best = max(candidates, key=lambda one: (one.merit, not one.recipe.balanced, one.recipe.decay))
     recipes = aim_recipes(training.aim, best.recipe.decay, restarts)
     if not linear:
@@ -172,7 +170,7 @@ def compete(training: HeadTraining, *, single: Recipe | None, restarts: int, dec
 
 
 def _converged(training: HeadTraining, heads: Layers, recipes: Sequence[Recipe]) -> list[Candidate]:
-    """Log-loss of linear heads, whose one minimum is found exactly."""
+    """Linear heads at the exact minimum of their log-loss."""
     generator, observer = training.generator, training.observer
     observer.on_stage_begin(LOG_LOSS)
     if (state := observer.saved(LOG_LOSS)) is not None:

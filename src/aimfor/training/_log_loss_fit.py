@@ -1,4 +1,4 @@
-"""Step, log-loss of linear heads: all rows at once, to the minimum."""
+"""Fit the log-loss of linear heads to its minimum, with all rows at once."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from aimfor.training._objectives import LogLoss
 from aimfor.training._recipes import Recipe
 from aimfor.training._rows import Data, FeatureRows
 
-# FeatureRows that a full-batch fit of log-loss reads at most; a linear model learns nothing more from others.
+# The most rows that a full-batch fit of log-loss reads. A linear model gains nothing from more.
 FULL_BATCH_ROWS = 200_000
 FULL_BATCH_STEPS = 200
-# Newton's method takes rows times squared features of work for a step of one label.
+# The most work for Newton's method, whose step costs rows times squared features for each label.
 MOST_FOR_NEWTON = 2e9
-# Without any decay the weights of separable rows grow for ever.
+# Without a decay the weights of separable rows would grow without bound.
 SMALLEST_DECAY = 1e-9
 
 
 def converge_(
     heads: Layers, recipes: Sequence[Recipe], data: Data, multiclass: bool, generator: np.random.Generator
 ) -> None:
-    """Bring linear heads to the minimum of their penalised log-loss on all rows: one head and label after the other
-    where that is quick, else all together by L-BFGS.
+    """Bring linear heads to the minimum of their penalised log-loss on all rows.
+
+    Heads and labels are fitted one by one where that is quick, else all together by L-BFGS.
     """
     count = len(data.rows)
     if count > FULL_BATCH_ROWS:
@@ -70,8 +71,11 @@ def converge_(
 
 
 def each_(heads: Heads, recipes: Sequence[Recipe], data: Data, index: np.ndarray, multiclass: bool) -> None:
-    """The minimum of every head and label by itself, by scikit-learn: Newton's steps for dense rows of a label, which
-    features of any correlation suit; else L-BFGS, from the minimum at the next stronger decay."""
+    """Fit every head and label by itself with scikit-learn.
+
+    Dense rows of one label use Newton's method, which correlated features do not slow down. Others use L-BFGS, started
+    from the minimum at the next stronger decay.
+    """
     from scipy.linalg import LinAlgWarning
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
@@ -80,7 +84,7 @@ def each_(heads: Heads, recipes: Sequence[Recipe], data: Data, index: np.ndarray
     newton = not data.rows.sparse and not multiclass
     row_weights = np.ones(len(index)) if data.weights is None else data.weights[index].double().numpy()
     weights = np.zeros((len(recipes), features.shape[1], heads.num_labels), dtype=np.float32)
-    # A label or class that these rows tell nothing of is taken for rare.
+    # A label or class that these rows do not have counts as rare.
     offsets = np.full((len(recipes), heads.num_labels), -math.log(2 * len(index) + 1), dtype=np.float32)
     by_strength = sorted(range(len(recipes)), key=lambda head: (recipes[head].balanced, -recipes[head].decay))
     for label in range(1 if multiclass else heads.num_labels):
@@ -90,7 +94,7 @@ def each_(heads: Heads, recipes: Sequence[Recipe], data: Data, index: np.ndarray
             if found[0] == 1 and not multiclass:
                 offsets[:, label] *= -1
             continue
-        # Which columns its coefficients are: of two classes scikit-learn has only the second.
+        # The columns of the coefficients: for two classes scikit-learn gives only the second.
         columns = found[-1:] if multiclass and len(found) == 2 else found if multiclass else [label]
         if multiclass:
             offsets[:, found] = 0.0
@@ -102,10 +106,10 @@ def each_(heads: Heads, recipes: Sequence[Recipe], data: Data, index: np.ndarray
             )
             for head in same_weights:
                 decay = max(recipes[head].decay, SMALLEST_DECAY)
-                # Where decay is weak, so are the slopes that are left to go down.
+                # With a weak decay the last slopes are weak too, so the tolerance follows it.
                 model.set_params(C=1 / (decay * row_weights.sum()), tol=1e-6 if newton else min(1e-5, decay))
                 with warnings.catch_warnings():
-                    # Separable rows have no minimum to speak of; where the steps end is as good.
+                    # Separable rows have no finite minimum, and the last step is as good as any.
                     for kind in (ConvergenceWarning, LinAlgWarning):
                         warnings.simplefilter("ignore", kind)
                     model.fit(features, target, sample_weight=row_weights * balance if balanced else row_weights)
@@ -120,6 +124,6 @@ def _features(rows: FeatureRows, index: np.ndarray) -> Any:
     if rows.sparse:
         return rows.scaled(index)
     features = np.empty((len(index), rows.num_features))
-    for part in chunks(len(index)):  # one part after the other, so that there is one array of this size
+    for part in chunks(len(index)):  # chunk by chunk, so that only one array of this size exists
         features[part] = rows.scaled(index[part])
     return features

@@ -1,4 +1,4 @@
-"""Step, by batches: heads trained side by side, each by its own recipe and kept at its best look at other rows."""
+"""Train heads side by side in batches, each by its own recipe, and keep each at its best evaluation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aimfor.training._observer import Evaluation, Observer, SavedState, resuming
 from aimfor.training._recipes import Recipe
 from aimfor.training._rows import BatchOrder, Data, FeatureRows
 
-# How often the validation rows are looked at in one stage. More looks find better snapshots of noise.
+# Evaluations on the validation rows in one stage. With more of them the best one is more often luck.
 LOOKS = 8
 
 
@@ -28,7 +28,7 @@ class Budget(NamedTuple):
         steps: batches.
         rate: of Adam; it falls to 0 along a half cosine.
         batch_size: rows of a batch.
-        patience: looks without any head getting better, after which training stops.
+        patience: training stops after this many evaluations without a better head.
     """
 
     steps: int
@@ -42,7 +42,7 @@ class Judgement(NamedTuple):
 
     Attributes:
         value: exact metric of the aim.
-        merit: what heads and their looks are compared by.
+        merit: the number by which heads and evaluations are compared.
     """
 
     value: float
@@ -50,7 +50,7 @@ class Judgement(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A trained head at its best look.
+    """A trained head at its best evaluation.
 
     Attributes:
         recipe: how it was trained.
@@ -77,7 +77,7 @@ Judge = Callable[[np.ndarray], Judgement]
 
 
 class Training:
-    """One stage of training: everything that its steps change, so that it can be put away and taken up again.
+    """One stage of training, with all that its steps change. It can be saved and resumed.
 
     Args:
         heads: G models.
@@ -86,7 +86,7 @@ class Training:
         budget: how long and how fast.
         multiclass: whether labels are classes.
         generator: for the order of the rows.
-        blind: whether the validation rows can judge nothing; heads are then kept as they are last.
+        blind: whether the validation rows cannot judge; the last state of each head is then kept.
     """
 
     def __init__(
@@ -109,18 +109,18 @@ class Training:
         self.best: list[Candidate] = []
 
     def advance(self) -> None:
-        """One batch."""
+        """Train on one batch."""
         step_(self.heads, self.objectives, self.optimiser, self.decays, self.data.take(next(self.batches)))
         self.step += 1
         self._set_rate()
 
     def look(self, validation: FeatureRows, judge: Judge) -> list[Candidate]:
-        """All heads as they are now; the best of each so far are kept."""
+        """Evaluate all heads as they are now, and keep the best state of each so far."""
         found = look(self.heads, self.recipes, validation, judge, self.step, self.multiclass, self.objectives)
         if not self.best:
             self.best = found
             return found
-        # Blind looks are all equal, but for one that is not finite, which is below them.
+        # Blind evaluations are all equal, except that a score that is not finite is below them.
         better = [
             new.merit > old.merit or (self.blind and new.merit == old.merit)
             for new, old in zip(found, self.best, strict=True)
@@ -130,7 +130,7 @@ class Training:
         return found
 
     def kept(self) -> SavedState:
-        """Everything, as facts and tensors."""
+        """The whole state, as facts and tensors."""
         tensors = {f"heads.{name}": tensor for name, tensor in self.heads.state_dict().items()}
         for index, entries in self.optimiser.state_dict()["state"].items():
             tensors |= {f"optimiser.{index}.{name}": tensor for name, tensor in entries.items()}
@@ -145,7 +145,7 @@ class Training:
         return SavedState(facts, tensors)
 
     def restore(self, kept: SavedState) -> None:
-        """Go on from what `kept` gave for the same rows, recipes and budget."""
+        """Resume from a state that `kept` gave for the same rows, recipes and budget."""
         facts, tensors = kept
         self.heads.load_state_dict(_below("heads", tensors))
         state = self.optimiser.state_dict()
@@ -199,27 +199,27 @@ def train(
     stage: str,
     blind: bool = False,
 ) -> list[Candidate]:
-    """Train heads on the same batches and keep each at its best look, the start being one.
+    """Train heads on the same batches and keep each at its best evaluation. The first is before any step.
 
     Args:
         heads: G models.
         recipes: G recipes.
         data: rows to train on.
-        validation: rows to look at.
+        validation: rows to evaluate on.
         judge: how good scores of the validation rows are.
         budget: how long and how fast.
         multiclass: whether labels are classes.
         generator: for the order of the rows.
-        observer: what goes on beside.
-        stage: its name for the observer.
-        blind: whether the validation rows can judge nothing; see `Training`.
+        observer: follows training.
+        stage: name of the stage, for the observer.
+        blind: whether the validation rows cannot judge; see `Training`.
 
     Returns:
         One candidate per head.
     """
     training = Training(heads, recipes, data, budget, multiclass, generator, blind)
 
-    def look_now() -> None:
+    def evaluate() -> None:
         found = training.look(validation, judge)
         seen = [seen_of(stage, one, training.step) for one in found]
         observer.on_evaluation(seen, best_of(training.best).value)
@@ -229,21 +229,27 @@ def train(
         with resuming(stage):
             training.restore(kept)
     else:
-        look_now()
-    looks = {math.ceil(budget.steps * part / LOOKS) for part in range(1, LOOKS + 1)}
+        evaluate()
     heads.train()
+    _advance(training, evaluate, observer, stage)
+    observer.save(stage, training.kept())
+    return training.best
+
+
+def _advance(training: Training, evaluate: Callable[[], None], observer: Observer, stage: str) -> None:
+    """Train until the budget is used, nothing gets better, or the observer stops it."""
+    budget = training.budget
+    evaluations = {math.ceil(budget.steps * part / LOOKS) for part in range(1, LOOKS + 1)}
     while training.step < budget.steps and training.fruitless < budget.patience:
         if observer.should_stop():
-            look_now()
+            evaluate()
             break
         training.advance()
         observer.on_batch_end(stage, training.step, budget.steps)
-        if training.step in looks:
-            look_now()
+        if training.step in evaluations:
+            evaluate()
         if observer.should_save():
             observer.save(stage, training.kept())
-    observer.save(stage, training.kept())
-    return training.best
 
 
 def look(
@@ -267,8 +273,7 @@ def look(
 
 
 def rank(candidate: Candidate) -> tuple[float, float]:
-    """By what candidates are put in order: their merit, then their decay, as rows that all of them get right are no
-    reason for large weights."""
+    """The order of candidates: by merit, then by decay, because equal merit is no reason for larger weights."""
     return candidate.merit, candidate.recipe.decay
 
 
@@ -278,7 +283,7 @@ def best_of(candidates: Iterable[Candidate]) -> Candidate:
 
 
 def seen_of(stage: str, candidate: Candidate, step: int) -> Evaluation:
-    """What is told of a candidate."""
+    """What the observer gets of a candidate."""
 
     def mean(name: str) -> float:
         return float(candidate.loss[name].nanmean()) if name in candidate.loss else math.nan
@@ -301,7 +306,7 @@ def ranked(scores: Tensor, multiclass: bool) -> Tensor:
 
 
 def decays_of(recipes: Sequence[Recipe], device: torch.device | str) -> Tensor | None:
-    """`[G]`; None where no recipe has one, so that steps have nothing to do for it."""
+    """`[G]`; None if no recipe has a decay, so that steps skip it."""
     decays = [recipe.decay for recipe in recipes]
     return torch.tensor(decays, device=device) if any(decays) else None
 
@@ -317,12 +322,12 @@ def step_(
     features, labels, weights = batch
     loss = objectives(heads(features), labels, weights)
     linear = heads if isinstance(heads, Layers) and heads.linear else None
-    if decays is not None and linear is not None:  # part of the problem, whose one minimum the exact solvers find too
+    if decays is not None and linear is not None:  # part of the loss, as for the exact solvers
         loss = loss + 0.5 * (decays * linear.squares()).sum()
     optimiser.zero_grad()
     loss.backward()
     optimiser.step()
-    if decays is not None and linear is None:  # apart from Adam, which would divide a penalty by the gradients' size
+    if decays is not None and linear is None:  # Adam would divide a penalty by the size of gradients
         heads.shrink_(1 - optimiser.param_groups[0]["lr"] * decays)
 
 
@@ -335,11 +340,11 @@ def train_one(
     batch_size: int,
     seed: int,
 ) -> None:
-    """One pass over the rows with a single head whose loss and optimiser go on from call to call."""
+    """One pass over the rows with a single head. Its loss and optimiser keep their state between calls."""
     order = np.random.default_rng(seed).permutation(len(data.rows))
     decays = decays_of([recipe], data.rows.device)
     heads.train()
-    # BatchOrder of nearly one size: a last one of a single row has no spread, which BatchNorm needs.
+    # Batches of nearly equal size, because a last batch of one row has no spread, which BatchNorm needs.
     for part in np.array_split(order, math.ceil(len(order) / batch_size)):
         step_(heads, objectives, optimiser, decays, data.take(part))
     heads.eval()

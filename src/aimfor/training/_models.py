@@ -1,4 +1,8 @@
-"""Many small models as heads of one."""
+"""Many small models as heads of one.
+
+Candidates of one architecture are trained together. One product of the batch with all first layers serves all of them,
+and no head sees the gradient of another.
+"""
 
 from __future__ import annotations
 
@@ -42,19 +46,19 @@ class Heads(nn.Module, ABC):
 
     @abstractmethod
     def set_head_(self, index: int, tensors: dict[str, Tensor]) -> None:
-        """Put a copy of tensors that `head` gave in the place of a head."""
+        """Replace a head by a copy of tensors that `head` gave."""
 
     @abstractmethod
     def shrink_(self, factors: Tensor) -> None:
-        """Multiply the weights of each head, offsets apart, by its factor, `[G]`."""
+        """Multiply the weights of each head, but not its offsets, by its factor, `[G]`."""
 
     @torch.no_grad()
     def scores(self, rows: FeatureRows) -> Tensor:
         """Scores of all rows `[n, G, L]`, in evaluation mode and on the CPU."""
         training = self.training
-        if training:  # a fitted model is not, so that several threads may score with it
+        if training:  # a fitted model is in evaluation mode already, so several threads may score with it
             self.eval()
-        # Into one tensor: small ones, kept between large ones that go, would keep their memory from being used again.
+        # One tensor for all chunks, because many small ones would fragment the memory.
         found = torch.empty(len(rows), self.num_heads, self.num_labels, dtype=rows.dtype)
         for part in chunks(len(rows)):
             found[part] = self(rows.take(part))
@@ -104,7 +108,7 @@ class Layers(Heads):
     @staticmethod
     def _next(hidden: Tensor, weight: Tensor) -> Tensor:
         """A layer of each head, `[B, G, inputs]` -> `[B, G, outputs]`."""
-        if weight.shape[2] == 1:  # products of matrices this thin take several times as long
+        if weight.shape[2] == 1:  # a matrix product this thin takes several times as long
             return (hidden * weight[:, :, 0]).sum(2, keepdim=True)
         return torch.einsum("bgi,gio->bgo", hidden, weight)
 
@@ -125,7 +129,7 @@ class Layers(Heads):
         return len(self.weights) == 1
 
     def squares(self) -> Tensor:
-        """`[G]`, the sum of squared weights of each linear head, offsets apart."""
+        """`[G]`, the sum of squared weights of each linear head, without offsets."""
         return self.weights[0].square().sum((0, 2))
 
     @torch.no_grad()
@@ -135,7 +139,7 @@ class Layers(Heads):
 
 
 class Modules(Heads):
-    """Copies of a user's own module, each a head, in single precision as the rows are.
+    """Copies of a user's own module, each a head, in single precision like the rows.
 
     Args:
         num_heads: G.
@@ -180,12 +184,12 @@ class Modules(Heads):
     def shrink_(self, factors: Tensor) -> None:
         for module, factor in zip(self.modules_, factors, strict=True):
             for parameter in module.parameters():
-                if parameter.ndim > 1 and parameter.requires_grad:  # what its owner froze stays as it is
+                if parameter.ndim > 1 and parameter.requires_grad:  # frozen parameters stay as they are
                     parameter.mul_(factor)
 
 
 def module_maker(model: nn.Module | Callable[[], Any]) -> Callable[[], nn.Module]:
-    """A function that gives copies of a module, or of what a factory makes, which may be the same every time."""
+    """A function that gives copies of a module, or of the module that a factory makes."""
     if isinstance(model, nn.Module):
         return lambda: copy.deepcopy(model)
 

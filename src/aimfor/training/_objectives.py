@@ -1,4 +1,4 @@
-"""Step, what is minimised: recipes for heads, and the losses of many heads as one."""
+"""What training minimises: the losses of many heads as one."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from aimfor.loss import Loss, log_odds
 from aimfor.training._recipes import Recipe
 from aimfor.training._rows import Data
 
-# BatchOrder on the hinge before a tight surrogate: shorter than the default of `Loss`, as training is.
+# Batches on the hinge before a tight surrogate: fewer than the default of `Loss`, because training is shorter.
 WARMUP = 200
-# What is kept of the diagnostics of a candidate's loss.
+# The diagnostics of its loss that a candidate keeps.
 LEARNED = ("multipliers", "thresholds", "priors", "violation", "surrogate_recall", "recall")
 
 
@@ -28,7 +28,7 @@ class LogLoss:
 
     Args:
         recipes: one per head.
-        data: the training rows, whose share of positives balances.
+        data: the training rows, whose share of positives sets the balance.
         multiclass: whether labels are classes.
     """
 
@@ -39,12 +39,14 @@ class LogLoss:
             priors = np.average(data.labels.numpy(), axis=0, weights=data.weights)
             shares = torch.from_numpy(np.stack([1 - priors, priors]).clip(1e-9)).float().to(data.rows.device)
             balanced = torch.tensor([recipe.balanced for recipe in recipes], device=data.rows.device)
-            # [2, G, L]: what a negative and a positive count in each head.
+            # [2, G, L]: the weight of a negative and of a positive in each head.
             self.factors = torch.where(balanced[:, None], 0.5 / shares[:, None], 1.0)
 
     def __call__(self, scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
-        """The sum over heads and labels, scores `[B, G, L]`, of the mean over rows, whose weights are 1 on the mean of
-        all batches: a batch of heavier rows counts for more."""
+        """The sum over heads and labels of the mean over rows, for scores `[B, G, L]`.
+
+        Weights have mean 1 over all batches, so a batch of heavier rows counts more.
+        """
         if self.multiclass:
             targets = labels[:, None].expand(-1, scores.shape[1])
             losses = F.cross_entropy(scores.transpose(1, 2), targets, reduction="none")
@@ -60,20 +62,20 @@ class LogLoss:
 
 
 class Objectives:
-    """The losses of many heads as one: heads of the same recipe share a `Loss`, as its columns.
+    """The losses of many heads as one. Heads of the same recipe are columns of one `Loss`.
 
     Args:
         recipes: one per head.
         num_labels: L.
         data: the training rows.
-        multiclass: whether labels are classes; the aim is then trained on the log-odds.
+        multiclass: whether labels are classes; the loss of the aim then gets log-odds.
     """
 
     def __init__(self, recipes: Sequence[Recipe], num_labels: int, data: Data, multiclass: bool):
         self.num_labels, self.multiclass = num_labels, multiclass
         self.groups: list[tuple[Loss | LogLoss, list[int]]] = []
         kinds = [(one.aim, one.surrogate, one.constraint) if one.aim else None for one in recipes]
-        # Side by side: a slice of the scores costs less than a choice of columns.
+        # Neighbouring heads share a loss, because a slice of the scores costs less than a selection of columns.
         for kind, run in itertools.groupby(range(len(kinds)), key=kinds.__getitem__):
             heads = list(run)
             if kind is None:
@@ -82,7 +84,7 @@ class Objectives:
             aim, surrogate, constraint = kind
             options: dict[str, Any] = {"surrogate": surrogate, "constraint": constraint, "warmup": WARMUP}
             loss = Loss(repeated(aim, len(heads)), num_labels=len(heads) * num_labels, **options)
-            loss.state.warned = True  # of constraints that cannot be met: candidates that have one are not chosen
+            loss.state.warned = True  # no warning of infeasible constraints: such candidates lose the contest
             self.groups.append((loss.to(data.rows.device), heads))
 
     def __call__(self, scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
@@ -100,7 +102,7 @@ class Objectives:
         return sum(found[1:], found[0])
 
     def _parts(self, scores: Tensor) -> Sequence[Tensor]:
-        """The scores of each group. With a single one, every operation less is a part of the time of a step."""
+        """The scores of each group. A single group skips the split, which would take a noticeable part of a step."""
         return [scores] if len(self.groups) == 1 else scores.split([len(heads) for _, heads in self.groups], 1)
 
     def losses(self) -> list[tuple[int, Loss]]:
@@ -108,7 +110,7 @@ class Objectives:
         return [(index, loss) for index, (loss, _) in enumerate(self.groups) if isinstance(loss, Loss)]
 
     def learned(self) -> list[dict[str, Tensor]]:
-        """What the loss of each head knows of it (`Diagnostics`), its own labels only; empty for log-loss."""
+        """The `Diagnostics` of the loss of each head, for its own labels; empty for log-loss."""
         found: list[dict[str, Tensor]] = [{} for heads in self.groups for _ in heads[1]]
         for _, loss in self.losses():
             heads = next(heads for one, heads in self.groups if one is loss)
@@ -120,13 +122,13 @@ class Objectives:
 
 
 def _summed(loss: Loss, columns: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
-    """A sum over labels, as log-loss is, so that a decay means the same for both; the columns of heads side by side."""
+    """The sum over labels, as for log-loss, so that a decay means the same for both. Heads are side by side."""
     count = columns.shape[1]
     heads = count // targets.shape[1]
     if heads > 1:
         targets = targets.to(columns.dtype).repeat(1, heads)
     found = loss(columns, targets, weights=weights)
-    if weights is not None:  # the loss is a mean over the weight of its batch, of which others have more or less
+    if weights is not None:  # the loss divides by the weight of its batch, which differs between batches
         found = weights.mean() * found
     return found if count == 1 else count * found
 

@@ -1,4 +1,4 @@
-"""Beside training: what is shown of it, what is saved of it, and whether it should stop."""
+"""Follow training: show it, save its state, stop it."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ class Observer:
         """Receive the state of a stage."""
 
     def saved(self, stage: str) -> SavedState | None:
-        """The state from which a stage goes on, None for its beginning."""
+        """The state from which a stage resumes; None to start it."""
         return None
 
 
 @contextmanager
 def resuming(stage: str) -> Iterator[None]:
-    """Inside, the saved state of a stage is restored; where it does not fit, one sentence says so."""
+    """Restore the saved state of a stage inside this context. A state that does not fit raises a ValueError."""
     try:
         yield
     except (KeyError, RuntimeError, TypeError, ValueError) as error:

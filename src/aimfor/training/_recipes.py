@@ -16,8 +16,8 @@ class Recipe:
         aim: what the loss is made for; None for log-loss.
         surrogate, constraint: options of `Loss`.
         start: "scratch", or "log-loss" for the weights of the best log-loss head.
-        decay: of a linear head the weight of half the squared weights in the loss; of another the share of its weights
-            that a step takes away, over the rate.
+        decay: for a linear head, the factor of half the squared weights in the loss; for others, the share by which a
+            step shrinks the weights, divided by the rate.
         balanced: whether log-loss gives both classes of a label the same total weight.
         attempt: which of several starts from scratch.
     """
@@ -32,7 +32,7 @@ class Recipe:
 
     @property
     def name(self) -> str:
-        """What a reader of the history sees."""
+        """Its name in the history."""
         if self.aim is None:
             gone_on = ", from log-loss" if self.start == "log-loss" else ""
             return f"{'balanced ' if self.balanced else ''}log-loss, decay {self.decay:g}{gone_on}"
@@ -51,8 +51,8 @@ def log_loss_recipes(decays: Sequence[float], multiclass: bool) -> list[Recipe]:
 def aim_recipes(aim: Aim, decay: float, restarts: int) -> list[Recipe]:
     """The aim and its area, with convex and tight surrogates, from log-loss and, `restarts` times, from scratch.
 
-    Convex bounds are loose: at a point they stop far on the safe side of its constraint, so there the exact rates drive
-    the multiplier. Over an area they are better left alone.
+    Convex bounds are loose. At a point they stop far on the safe side of the constraint, so the exact rates drive the
+    multiplier there. Over an area the surrogate rates do better.
     """
 
     def constraint(one: Aim, surrogate: str) -> str:
@@ -70,5 +70,5 @@ def aim_recipes(aim: Aim, decay: float, restarts: int) -> list[Recipe]:
 
 
 def plain(recipe: Recipe) -> bool:
-    """Whether it is log-loss as everybody knows it."""
+    """Whether it is log-loss without balancing."""
     return recipe.aim is None and not recipe.balanced

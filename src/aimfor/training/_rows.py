@@ -1,8 +1,4 @@
-"""Step, first half: rows of features as batches, and many small models as heads of one.
-
-Candidates of one architecture are trained together: one product of the batch with all first layers serves them all, and
-no head sees another's gradient.
-"""
+"""Rows of features: scaled, in batches, in a random order."""
 
 from __future__ import annotations
 
@@ -15,8 +11,8 @@ from torch import Tensor
 
 from aimfor._base.splitting import chunks
 
-# What a constant is divided by: nothing is felt of it then, also where it is another number in later rows, for which
-# no training has found a weight.
+# The scale of a constant feature. It makes the feature 0 even if later rows have another value, for which no weight was
+# trained.
 OF_CONSTANTS = float(np.finfo(np.float32).max)
 
 
@@ -37,14 +33,14 @@ class Bags(NamedTuple):
 
 
 class Scaling(NamedTuple):
-    """What is subtracted from each feature (None with sparse rows, which stay sparse) and what it is divided by."""
+    """The mean and the scale of each feature. Sparse rows have no mean, because they must stay sparse."""
 
     mean: np.ndarray | None
     scale: np.ndarray
 
     @classmethod
     def of(cls, features: Any, index: np.ndarray | None, weights: np.ndarray | None) -> Scaling:
-        """Mean and standard deviation of dense features; the largest size of sparse ones. A constant becomes 0.
+        """Mean and standard deviation of dense features, largest size of sparse ones. A constant becomes 0.
 
         Args:
             features: dense `[n, D]` or SciPy CSR.
@@ -69,17 +65,17 @@ class Scaling(NamedTuple):
 
         mean = average(lambda rows: rows)
         scale = np.sqrt(average(lambda rows: np.square(rows - mean)))
-        # Rounding leaves a constant a spread of some units in the last place.
+        # Through rounding even a constant has a tiny spread.
         flat = scale <= 1e-12 * np.abs(mean)
         return cls(mean, np.where(flat, OF_CONSTANTS, scale))
 
     def before_more_rows(self) -> Scaling:
-        """The same with constants as they are, where they may turn out not to be any in rows still to come."""
+        """The same without scaling constants, which may vary in rows still to come."""
         return self._replace(scale=np.where(self.scale < OF_CONSTANTS, self.scale, 1.0))
 
 
 class FeatureRows:
-    """The rows of a table, given out in batches of scaled tensors; the table itself is neither copied nor changed.
+    """The rows of a table in batches of scaled tensors. The table itself is neither copied nor changed.
 
     Args:
         features: dense `[n, D]` or SciPy CSR.
@@ -113,9 +109,9 @@ class FeatureRows:
         return hasattr(self.features, "indptr") and self.scaling.mean is None
 
     def scaled(self, rows: np.ndarray | slice) -> Any:
-        """These rows as they would be given out, in double precision: an array, or SciPy CSR."""
+        """These rows, scaled, in double precision: an array or SciPy CSR."""
         chosen, (mean, scale) = self.features[rows if self.index is None else self.index[rows]], self.scaling
-        if not isinstance(chosen, np.ndarray) and mean is not None:  # sparse rows for a model of dense ones
+        if not isinstance(chosen, np.ndarray) and mean is not None:  # the model was trained on dense rows
             chosen = chosen.toarray()
         if isinstance(chosen, np.ndarray):
             return (chosen - mean) / scale if mean is not None else chosen / scale
@@ -133,18 +129,18 @@ class FeatureRows:
 
 
 class BatchOrder:
-    """BatchOrder of row numbers without end, each epoch in a new order; a last part that is short is left to the next.
+    """Endless batches of row numbers, each epoch in a new order. An epoch drops its last rows if they are too few.
 
     Args:
         count: number of rows.
         batch_size: of a batch.
-        generator: of the orders.
+        generator: random generator of the orders.
     """
 
     def __init__(self, count: int, batch_size: int, generator: np.random.Generator):
         self.count, self.batch_size, self.generator = count, min(batch_size, count), generator
         self._order, self._taken = np.arange(0, dtype=np.int32), 0
-        self._before = generator.bit_generator.state  # of the generator, before it made the present order
+        self._before = generator.bit_generator.state  # state of the generator before it made the present order
 
     def __next__(self) -> np.ndarray:
         start = self._taken * self.batch_size
@@ -155,11 +151,11 @@ class BatchOrder:
         return self._order[start : start + self.batch_size]
 
     def kept(self) -> dict[str, Any]:
-        """Where it is, in plain numbers and texts."""
+        """Its position, in plain numbers and texts."""
         return {"generator": self._before, "taken": self._taken}
 
     def restore(self, kept: Mapping[str, Any]) -> None:
-        """Go on where `kept` was asked."""
+        """Resume at a position that `kept` gave."""
         self.generator.bit_generator.state = kept["generator"]
         if kept["taken"]:
             self._begin_epoch()
@@ -167,18 +163,18 @@ class BatchOrder:
 
     def _begin_epoch(self) -> None:
         self._before = self.generator.bit_generator.state
-        self._order = np.arange(0, dtype=np.int32)  # frees the last order before the next takes its place
+        self._order = np.arange(0, dtype=np.int32)  # frees the last order before the next is made
         self._order, self._taken = np.arange(self.count, dtype=np.int32), 0
         self.generator.shuffle(self._order)
 
 
 class Data(NamedTuple):
-    """Rows with what is known of them.
+    """Rows with their labels and weights.
 
     Attributes:
         rows: features.
         labels: `[n, L]` 0/1, or classes `[n]`.
-        weights: `[n]`, 1 on the mean of all rows, or None.
+        weights: `[n]` with mean 1, or None.
     """
 
     rows: FeatureRows

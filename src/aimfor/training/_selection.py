@@ -13,26 +13,26 @@ from aimfor.aims import AUCPR, Aim, AreaAim, judged
 from aimfor.training._loop import Candidate, Judgement, rank
 from aimfor.training._recipes import plain
 
-# Resamples of the validation rows from which the noise of a difference is known.
+# Resamples of the validation rows that estimate the noise of a difference.
 RESAMPLES = 200
-# Log-loss is left for a mean difference of more than so many standard deviations of it. Higher protects against chance,
-# and gives away what aims with few deciding rows, such as recall at a precision, have to win.
+# Log-loss stays the choice unless another candidate beats it by more than this many standard deviations of the mean
+# difference. A higher value protects against chance, but gives up gains of aims that few rows decide.
 NOISE = 0.5
-# The share of the area in what they are compared by; none where the aim is itself an area.
+# The share of the area in the merit; 0 if the aim is itself an area.
 AREA_SHARE = 1 / 3
-# From so many labels on, labels are compared instead of rows: they are as many independent comparisons.
+# With at least this many labels, labels are compared instead of resampled rows.
 MANY_LABELS = 20
 
 
 def choose(candidates: Sequence[Candidate], aim: Aim, labels: np.ndarray, weights: np.ndarray | None, seed: int) -> int:
-    """The candidate to keep: the best log-loss, unless another is better by more than the noise of these rows.
+    """The candidate to keep: the best log-loss, unless another beats it by more than the noise of these rows.
 
     Args:
         candidates: trained heads, log-loss among them.
         aim: what the model is judged by.
         labels: `[n, L]` 0/1 of the validation rows.
         weights: `[n]` or None.
-        seed: of the resampling.
+        seed: random seed of the resamples.
 
     Returns:
         Its index.
@@ -56,7 +56,7 @@ def judgement(aim: Aim, scores: np.ndarray, labels: np.ndarray, weights: np.ndar
 def paired_difference(
     one: Candidate, other: Candidate, aim: Aim, labels: np.ndarray, weights: np.ndarray | None, seed: int
 ) -> tuple[float, float]:
-    """Mean and standard deviation, over resamples of the rows, of the merit that `one` has more than `other`."""
+    """Mean and standard deviation of the merit of `one` minus that of `other`, over resamples of the rows."""
     generator = np.random.default_rng(seed)
     if labels.shape[1] >= MANY_LABELS:
         merits = [per_label(aim, candidate.scores, labels, weights) for candidate in (one, other)]

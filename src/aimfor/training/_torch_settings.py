@@ -1,4 +1,4 @@
-"""Torch's number of threads and its generator, set for a while."""
+"""Context managers for torch's number of threads and its random generator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 @contextmanager
 def one_thread(wanted: bool = True) -> Iterator[None]:
-    """Torch with one thread, where batches are too small for a second one to bring more than it costs."""
+    """Run torch with one thread. Small batches are slower with two."""
     before = torch.get_num_threads()
     torch.set_num_threads(1 if wanted else before)
     try:
@@ -21,7 +21,7 @@ def one_thread(wanted: bool = True) -> Iterator[None]:
 
 @contextmanager
 def seeded(seed: int, wanted: bool = True) -> Iterator[None]:
-    """Torch's own generator from a seed, for modules that draw from it; afterwards it is where the caller left it."""
+    """Seed torch's global generator for modules that draw from it. Afterwards its state is the caller's again."""
     if not wanted:
         yield
         return
