@@ -20,6 +20,9 @@ _ZERO, _NAN = 1, 2
 def from_lightgbm(booster: lightgbm.Booster, *, num_iteration: int | None = None) -> Forest:
     """Copy the trees of a LightGBM booster; the raw scores are those of `booster.predict(..., raw_score=True)`.
 
+    Where the booster was trained on a pandas table, its categories are the codes of the columns, which LightGBM's own
+    `predict` looks up; a forest gets the codes.
+
     Args:
         booster: trained, with one score per row and without linear trees.
         num_iteration: how many rounds to take; None means up to the best round, or all where none is known.
