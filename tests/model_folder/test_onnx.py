@@ -187,6 +187,6 @@ def test_what_cannot_be_exported(tmp_path):
     classifier = aimfor.Classifier("f1", **QUICK).fit(X[:, :3], y)
     with pytest.raises(ModelFileError, match="both empty texts and missing values"):
         export_onnx(classifier, preparation, tmp_path / "model.onnx")
-    with pytest.raises(ModelFileError, match="must be writable"):
+    with pytest.raises(ModelFileError, match="cannot be written"):
         export_onnx(classifier, None, tmp_path / "nowhere" / "model.onnx")
     assert not os.listdir(tmp_path)

@@ -1,4 +1,4 @@
-"""What is asked for: aims as records, as tables of coefficients and as text."""
+"""Aims: what a model is trained for, as records, as tables of coefficients and as text."""
 
 from aimfor._base.lazy import attach_stub
 

@@ -1,7 +1,7 @@
-"""Aim, in writing: the numbers, ranges and options of an aim as text.
+"""Write the numbers, ranges and options of an aim as text.
 
-`recall@precision>=0.9`, `aucroc[0.01<=fpr<=0.1]`, `recall@precision>=(0.9, 0.8)` for one target per label, and options
-behind semicolons: `aucpr; num_anchors=20; spacing=geometric`.
+Examples are `recall@precision>=0.9`, `aucroc[0.01<=fpr<=0.1]`, and `recall@precision>=(0.9, 0.8)` for one target per
+label. Options follow semicolons: `aucpr; num_anchors=20; spacing=geometric`.
 """
 
 from dataclasses import fields
@@ -13,14 +13,14 @@ OPTIONS = {"band": float, "num_anchors": int, "spacing": str}
 
 
 def show_target(value: Target) -> str:
-    """A number as short as it parses back, or several in parentheses."""
+    """The shortest text that parses to the same number, or several in parentheses."""
     if isinstance(value, tuple):
         return "(" + ", ".join(show_target(one) for one in value) + (",)" if len(value) == 1 else ")")
     return repr(float(value)).removesuffix(".0")
 
 
 def show_range(low: Target | None, axis: str, high: Target | None) -> str:
-    """A range of an axis in brackets, nothing for the whole axis."""
+    """A range of an axis in brackets; empty for the whole axis."""
     if low is not None and high is not None:
         return f"[{show_target(low)}<={axis}<={show_target(high)}]"
     if low is not None:

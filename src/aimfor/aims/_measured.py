@@ -13,10 +13,10 @@ from aimfor.aims._records import Aim
 
 
 def measured(aim: Aim, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> float:
-    """The exact metric, a mean over the labels `[n, L]` that have one, signed so that higher is better.
+    """The exact metric, averaged over the labels `[n, L]` that have one. Its sign is such that higher is better.
 
     Raises:
-        UndefinedMetricError: where no label has one.
+        UndefinedMetricError: if no label has one.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UndefinedMetricWarning)
@@ -28,7 +28,7 @@ def measured(aim: Aim, scores: np.ndarray, labels: np.ndarray, weights: np.ndarr
 
 
 def judged(aim: Aim, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> float:
-    """As `measured`; the worst value where it is undefined."""
+    """The same as `measured`, but the worst value where it is undefined."""
     try:
         return measured(aim, scores, labels, weights)
     except UndefinedMetricError:
@@ -41,7 +41,7 @@ def one_hot(classes: np.ndarray, count: int) -> np.ndarray:
 
 
 def exact_metric(aim: Aim, labels: np.ndarray, scores: np.ndarray, sample_weight: Any = None) -> float:
-    """The aim's exact metric, a mean over columns, negated where less is better."""
+    """The exact metric of the aim, averaged over columns. It is negated if less is better."""
     columns = labels.shape[1] if labels.ndim == 2 else 1
     if columns == 1:
         value = float(aim.metric(labels.ravel(), scores.ravel(), sample_weight=sample_weight))

@@ -1,4 +1,4 @@
-"""Aim, read: from text to record, with the nearest right spelling for a wrong one."""
+"""Read an aim from its text, and suggest the nearest right spelling for a wrong one."""
 
 import re
 from difflib import get_close_matches
@@ -36,21 +36,21 @@ SHORT_NAMES = {
     r"(?<![a-z])ppv(?![a-z])": "precision",
     r"(?<![a-z])sensitivity(?![a-z])": "tpr",
     r"(?<![a-z])(?:top|alert|alarms|alertrate|flagged)(?![a-z])": "alerts",
-    # Most specificity is least of the false-positive rate.
+    # The highest specificity is the lowest false-positive rate.
     r"(?<![a-z])(?:specificity|tnr)@": "fpr@",
 }
 EXAMPLES = "'recall@precision>=0.9', 'tpr@fpr<=0.01', 'aucpr', 'aucroc[fpr<=0.1]', 'f1'"
 
 
 def aim(text: str | Aim) -> Aim:
-    """Read an aim from its text; a record is returned as it is.
+    """Read an aim from its text. A record is returned as it is.
 
     Args:
         text: such as "recall@precision>=0.9", "aucpr[recall>=0.5]", "aucroc[0.01<=fpr<=0.1]", "f2"; options behind
             semicolons, "aucpr; num_anchors=20"; "recall@precision>=(0.9, 0.8)" for one target per label.
 
     Raises:
-        ValueError: for a text that is no aim, with the nearest right spelling; for a target out of its range.
+        ValueError: for a text that is no aim, with the nearest right spelling, and for a target out of its range.
 
     Example:
         >>> aim("recall@precision>=0.9")
@@ -83,7 +83,7 @@ def aim(text: str | Aim) -> Aim:
     return record
 
 
-# What is longer was not misspelt by hand, and looking for what it might mean could take very long.
+# A longer text was not typed by hand, and the search for a near spelling could take very long.
 LONGEST_TYPED = 1000
 
 
@@ -120,7 +120,7 @@ def _build(kind: type, arguments: tuple, options: dict) -> Aim:
 
 
 def _target(text: str) -> Target:
-    if "," in text:  # as in Python, brackets alone make no tuple
+    if "," in text:  # as in Python, parentheses alone make no tuple
         return tuple(float(part) for part in text.strip("()").split(",") if part)
     return float(text.strip("()"))
 
@@ -140,7 +140,7 @@ def _suggestion(text: str, head: str, parts: list[str]) -> str:
 
 
 def _spellings() -> list[str]:
-    """Right spellings with # for a number or a tuple: used only to suggest one."""
+    """Right spellings with # for a number or a tuple, used for suggestions only."""
     limits = ("{}>=#", "{}<=#", "#<={}<=#")
     areas = [
         f"{name}[{limit.format(axis)}]" for name, (_, axes) in AREA_AIMS.items() for axis in axes for limit in limits
@@ -149,7 +149,7 @@ def _spellings() -> list[str]:
 
 
 def _nearest(head: str) -> str | None:
-    """The spelling nearest to a head that is no aim, with all of its numbers and no other; None if all are far."""
+    """The spelling nearest to a text that is no aim, with the same numbers; None if none is near."""
     head = re.sub(rf"({NUMBER})%", lambda percent: f"{float(percent[1]) / 100:.12g}", head)
     head = re.sub(rf"\(({NUMBER})\)", r"\1", head)
     for short, name in SHORT_NAMES.items():
@@ -164,7 +164,7 @@ def _nearest(head: str) -> str | None:
     name, bracket, rest = skeleton.partition("[")
     skeleton = OTHER_NAMES.get(re.sub("[^a-z#]", "", name), name) + bracket + rest
     candidates = [spelling for spelling in _spellings() if spelling.count("#") == len(numbers)]
-    # Recall and the true-positive rate are one, so first both are called recall.
+    # Recall and the true-positive rate are the same, so both are first called recall.
     for old, new in (("tpr", "recall"), ("", "")):
         spelt = {spelling.replace(old, new): spelling for spelling in candidates}
         if matches := get_close_matches(skeleton.replace(old, new), spelt, n=1, cutoff=0.8):

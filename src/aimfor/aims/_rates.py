@@ -1,7 +1,7 @@
-"""The registry of rates: all that the package knows about precision, recall, the false-positive rate and their like.
+"""The registry of rates: everything the package knows about precision, recall, the false-positive rate and others.
 
-An aim names two rates. Its exact metric, its row in the loss, its threshold with and without a confidence and the
-sentence of the report all read this registry, so a rate that is registered here works everywhere.
+An aim names two rates. Its exact metric, its row in the loss, its threshold and the sentence of the report all read
+this registry. So a rate that is registered here works everywhere.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from torch import Tensor
 from aimfor.aims._table import Anchors, Rates, as_row
 from aimfor.metrics import ALERTS, FPR, PRECISION, RECALL, Share
 
-# How an exact test goes through the thresholds: in a fixed sequence, for a rate that never rises with the threshold; or
-# in a walk from the top, for a share of the rows above the threshold.
+# How an exact test goes through the thresholds. A fixed sequence is for a rate that never rises with the threshold. A
+# walk from the top is for a share of the rows above the threshold.
 FIXED_SEQUENCE, WALK = "fixed sequence", "walk"
 
 ROUND_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -45,13 +45,13 @@ class Rate:
         share: which counts it is the share of.
         title: its name in a sentence.
         deed: what a model with this rate does, with {} for the share.
-        greater_is_better: whether more of it is wanted where it is the objective.
-        cost: "u" or "v", the error that the loss minimises where the rate is the objective; None: it cannot be one.
-        constrain: its constraint in the loss for each sense, ">=" or "<=", that it can be constrained in.
-        slack_from_one: whether the slack of a target is 1 - target, else it is the target.
+        greater_is_better: whether a higher value is better when it is the objective.
+        cost: "u" or "v", the error that the loss minimises when the rate is the objective; None if it cannot be one.
+        constrain: its constraint in the loss for each possible sense, ">=" or "<=".
+        slack_from_one: whether the slack of a target is 1 - target; otherwise it is the target.
         follows_rates: whether the constraint reads the running rates.
-        test: `FIXED_SEQUENCE` or `WALK`; None where no exact test is known, so that no confidence can be given.
-        round_targets: the targets that the report promises for.
+        test: `FIXED_SEQUENCE` or `WALK`; None if no exact test is known, which refuses a confidence.
+        round_targets: the targets for which the report makes a statement.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Rate:
     round_targets: tuple[float, ...] = ROUND_SHARES
 
     def __post_init__(self):
-        """Refuse what no reader of the registry could use."""
+        """Raise if a field has a value that no reader of the registry could use."""
         if self.cost not in (None, "u", "v"):
             raise ValueError(f"cost of the rate {self.name!r} must be 'u', 'v' or None, got {self.cost!r}")
         for sense in self.constrain:
@@ -84,7 +84,7 @@ class Rate:
 def _precision_at_least(slack: Tensor, priors: Tensor, rest: Tensor | None, rates: Rates) -> Constraint:
     """kappa a / (1 - a) v <= recall: the paper's eq. (minp@r), divided by 1 - a."""
     one, zero = as_row(1.0, priors), as_row(0.0, priors)
-    # A tensor from a number would take longer than the rest of a small table.
+    # A new tensor from a number would take longer than the rest of a small table.
     kappa = (one - priors if rest is None else rest) / priors
     return Constraint(zero, (kappa / slack).sub_(kappa), zero, one)
 
@@ -125,10 +125,10 @@ RATES: dict[str, Rate] = {}
 
 
 def register_rate(rate: Rate, *other_names: str) -> None:
-    """Make a rate known under its name and further ones.
+    """Register a rate under its name and other names.
 
     Raises:
-        ValueError: for a name that is taken or that an aim's text could not hold.
+        ValueError: for a name that is taken or that cannot be part of the text of an aim.
     """
     for name in (rate.name, *other_names):
         if not (name.isascii() and name.isalpha() and name.islower()):
@@ -207,14 +207,14 @@ register_rate(
 
 
 class Question(NamedTuple):
-    """Two rates and a sense: "most recall with precision >= ...". The part of an aim that has no numbers."""
+    """Two rates and a sense, such as "most recall with precision >= ...": an aim without its numbers."""
 
     objective: str
     constrained: str
     sense: str
 
     def check(self) -> None:
-        """Refuse rates that are not registered, or not for this use."""
+        """Raise if a rate is not registered, or not for this use."""
         if rate_of(self.objective).cost is None:
             raise ValueError(f"the rate {self.objective!r} has no cost in the loss, so it cannot be an objective")
         senses = rate_of(self.constrained).constrain
@@ -225,7 +225,7 @@ class Question(NamedTuple):
     def table(
         self, slack: Tensor, width: Tensor, priors: Tensor, rates: Rates, *, rest: Tensor | None = None
     ) -> Anchors:
-        """Anchors with these slacks; `rest` is 1 - priors where that is known.
+        """Anchors with these slacks. `rest` is 1 - priors if that is known.
 
         Entries that do not change along an axis have length 1 there.
         """

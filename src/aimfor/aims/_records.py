@@ -1,13 +1,13 @@
-"""Aim: what is asked for, as a table of numbers in the two error rates u and v.
+"""Aims as records. Each gives a table of numbers in the two error rates u and v.
 
 For one label, with threshold b and a surrogate at or above the 0-1 loss,
 
     u(b) = L+ / |Y+| >= 1 - recall        v(b) = L- / |Y-| >= false-positive rate
 
-An aim is a list of anchors. Each anchor is a small problem, "minimise a linear function of u and v while another one
-stays at or below its bound"; the widths of the anchors add up to 1. kappa = (1 - prior) / prior turns v into false
-positives per positive. Constraints are divided through so that their room is at most 1: then multipliers are of order 1
-whether the target is precision 0.5 or a false-positive rate of 0.0001.
+An aim is a list of anchors. Each anchor is a small problem: minimise a linear function of u and v while another one
+stays at or below its bound. The widths of the anchors add up to 1. kappa = (1 - prior) / prior turns v into false
+positives per positive. Constraints are scaled so that their room is at most 1. Then multipliers are of order 1, whether
+the target is precision 0.5 or a false-positive rate of 0.0001.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +25,7 @@ from aimfor.aims._table import Anchors, Rates, as_row
 
 
 class Aim(ABC):
-    """What to train for. Records of this kind are made by their class or from their text by `aim`."""
+    """What to train for. Make a record by its class, or from its text by `aim`."""
 
     greater_is_better: ClassVar[bool] = True
     follows_rates: ClassVar[bool] = False  # whether the table depends on the running rates
@@ -51,7 +51,7 @@ class Aim(ABC):
 
     @abstractmethod
     def label_counts(self) -> set[int]:
-        """The numbers of labels its per-label targets are written for; empty when they fit any number."""
+        """The numbers of labels that its targets are written for; empty if it fits any number."""
 
 
 def per_label(*values) -> set[int]:
@@ -62,8 +62,8 @@ def per_label(*values) -> set[int]:
 class PointAim(Aim):
     """An aim at one target, its first field, optionally trained on a band of anchors around it.
 
-    A subclass names its two rates and the sense of its constraint; the registry of rates knows the rest. It is known
-    to `aim` by its text as soon as it is defined.
+    A subclass names its two rates and the sense of its constraint, and the registry of rates has the rest. Once it is
+    defined, `aim` can read its text.
     """
 
     band: float | None
@@ -89,7 +89,7 @@ class PointAim(Aim):
 
     @property
     def tradeoff(self) -> metrics.Tradeoff:
-        """The same, with the counts that the rates are shares of."""
+        """The question with the counts of its two rates."""
         objective, constrained = (
             rate_of(name).share._replace(name=name) for name in (self.objective, self.constrained)
         )

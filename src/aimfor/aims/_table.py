@@ -13,9 +13,9 @@ class Rates(NamedTuple):
     """Error rates, or bounds on them, per anchor and label, `[K, L]`.
 
     Attributes:
-        u: weight of positives missed (or their loss), over the weight of positives to be expected; 1 - recall.
-        v: weight of negatives passed (or their loss), over the weight of negatives to be expected; false-positive rate.
-        p: `[L]`, weight of positives that came, over the weight to be expected: 1 in the mean, not in every batch.
+        u: weight of missed positives (or their loss), over the expected weight of positives; 1 - recall.
+        v: weight of false positives (or their loss), over the expected weight of negatives; false-positive rate.
+        p: `[L]`, weight of positives in the batch over the expected weight; 1 on average, not in every batch.
     """
 
     u: Tensor
@@ -24,15 +24,17 @@ class Rates(NamedTuple):
 
     @property
     def recall(self) -> Tensor:
-        """Weight of positives found over the weight to be expected: from what was found, not from 1 - u, which in a
-        batch with few positives would be recall that nobody had."""
+        """Weight of found positives over the expected weight.
+
+        It is not 1 - u, which in a batch with few positives would count positives that are not there.
+        """
         return self.p - self.u
 
 
 class Anchors(NamedTuple):
     """The table of an aim: minimise the objective while load <= room.
 
-    Each entry is `[K, L]`, or of length 1 along an axis on which it does not change.
+    Each entry is `[K, L]`. It has length 1 along an axis on which it does not change.
 
     Attributes:
         slack: 1 - precision, 1 - recall or the rate asked for at the anchor (nan where there is none).
@@ -65,12 +67,12 @@ class Anchors(NamedTuple):
         return torch.addcmul(self.objective_u * rates.u, self.objective_v, rates.v)
 
     def violation(self, rates: Rates) -> Tensor:
-        """By how much the constraint is broken at these rates; negative where there is room."""
+        """By how much the constraint is broken at these rates; negative if there is room."""
         load = torch.addcmul((self.load_u + self.room_recall) * rates.u, self.load_v, rates.v)
         return load.sub_(self.largest_room(rates.p))
 
     def size(self, rates: Rates) -> Tensor:
-        """The larger of load and room at these rates: what a violation is small or large against."""
+        """The larger of load and room at these rates, which a violation is compared with."""
         room = torch.addcmul(self.largest_room(rates.p), self.room_recall, rates.u, value=-1)
         load = torch.addcmul(self.load_u * rates.u, self.load_v, rates.v)
         return torch.maximum(load, room.abs_(), out=load)
@@ -81,11 +83,11 @@ class Anchors(NamedTuple):
         return u_cost.mul_(self.width), torch.addcmul(self.objective_v, multipliers, self.load_v).mul_(self.width)
 
     def largest_room(self, p: Tensor) -> Tensor:
-        """The room where no positive is missed; u takes room_recall of it, as if it were load."""
+        """The room if no positive is missed. Each unit of u uses up room_recall of it."""
         return self.room + self.room_recall * p
 
 
-# For the tables of aims that do not look at rates.
+# For the tables of aims that do not depend on rates.
 NO_RATES = Rates(*(torch.zeros(()) for _ in Rates._fields))
 
 
@@ -110,12 +112,12 @@ def middles(count: int, downwards: bool, dtype: torch.dtype, device: torch.devic
 def cells(
     low: Tensor | None, high: Tensor, count: int, spacing: str, *, downwards: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Cut ranges into cells and give their middles and widths, `[K, L]`, the widths of a range adding up to 1.
+    """Cut ranges into cells. Return their middles and widths, `[K, L]`; the widths of a range add up to 1.
 
-    The range is that of the slack (1 - precision, 1 - recall, or the false-positive rate), so that small means strict.
-    Geometric cells shrink towards the strict end by equal factors; where the range reaches down to 0, by halves, or
-    less with so many anchors that halves would end below a ten-thousandth of it.
-    An empty range (low >= high) gets width 0; `low` may be None for 0. Downwards, the lax end comes first.
+    The range is that of the slack (1 - precision, 1 - recall, or the false-positive rate), so small means strict.
+    Geometric cells shrink towards the strict end by equal factors. If the range reaches down to 0, they shrink by
+    halves, or by less if many halves would end below a ten-thousandth of it.
+    An empty range (low >= high) has width 0. `low` may be None for 0. With `downwards` the lax end comes first.
     """
     if spacing == "uniform":
         parts = middles(count, downwards, high.dtype, high.device)
@@ -140,11 +142,11 @@ def cells(
 
 
 def ends(low: Target | None, high: Target | None, like: Tensor) -> tuple[Tensor, Tensor]:
-    """The range as two rows; an end not given is the end of [0, 1]."""
+    """The range as two rows. A missing end is the end of [0, 1]."""
     low, high = plain_ends(low, high)
     return as_row(low, like), as_row(high, like)
 
 
 def plain_ends(low: Target | None, high: Target | None) -> tuple[Target, Target]:
-    """The range with its open ends filled in."""
+    """The range with its missing ends filled in."""
     return 0.0 if low is None else low, 1.0 if high is None else high

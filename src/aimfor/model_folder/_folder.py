@@ -1,7 +1,7 @@
-"""Keep: a fitted classifier as a folder that anyone may open, as reading it runs nothing that is in it.
+"""Save a fitted classifier as a folder, and load it. Reading a folder runs no code that is in it.
 
-`model.json` holds what people can read, `model.safetensors` the numbers. The first names the second by its hash, so
-replacing `model.json` is the one moment in which a new model takes the place of an old one.
+`model.json` holds what people can read, and `model.safetensors` the numbers. The first names the second by its hash. So
+replacing `model.json` is the one moment at which a new model replaces an old one.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from aimfor.model_folder._schema import LoadedModel, facts_of, read_facts, tenso
 from aimfor.model_kinds import KINDS
 
 FACTS, TENSORS = "model.json", "model.safetensors"
-# What is larger is refused unread.
+# A larger file is refused without being read.
 MOST_FACTS = 64 * 2**20
-# Of a safetensors file, beyond its numbers: its own limit is far above what the few names of a model need.
+# The most bytes of a safetensors file beside its numbers. The format would allow far more than a model needs.
 MOST_HEADER = 2**20
 WAITING = re.compile(r"model-[0-9a-f]{64}\.safetensors|\.model-[0-9a-f]{64}\.safetensors\.part")
 DTYPES = {
@@ -57,17 +57,17 @@ def save_model(
     extra: Mapping[str, Any] | None = None,
     loss_state: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """Write a fitted classifier to a folder; whatever interrupts it, the folder holds the old model or the new one.
+    """Write a fitted classifier to a folder. Whatever interrupts it, the folder has the old model or the new one.
 
     Args:
-        folder: made where there is none.
+        folder: created if it does not exist.
         classifier: fitted, with a model that has a name.
         preparation: a `Preparation` that makes its features from raw columns.
-        extra: more entries of model.json, as plain data: where the rows came from, say. Readers do not check them.
-        loss_state: `multipliers` and `thresholds` `[K, L]` and `priors` `[L]` of the loss, those that there are.
+        extra: more entries of model.json, as plain data, such as the source of the rows. Readers do not check them.
+        loss_state: `multipliers` and `thresholds` `[K, L]` and `priors` `[L]` of the loss, as far as they exist.
 
     Raises:
-        ModelFileError: where the model is not of that kind, or the folder cannot be written.
+        ModelFileError: if the model cannot be stored as data, or the folder cannot be written.
     """
     folder = Path(folder)
     check_is_fitted(classifier, ["model_", "calibration_"] if classifier.calibrate else "model_")
@@ -75,13 +75,13 @@ def save_model(
     if kind is None or not kind.stored:
         names = ", ".join(f'"{name}"' for name, kind in KINDS.items() if kind.stored)
         raise ModelFileError(
-            f"model must be one of {names} to be saved, as reading a file must run no code, got {classifier.model!r}"
+            f"model {classifier.model!r} cannot be saved, because reading a file must run no code; use one of {names}"
         )
     data = safetensors.torch.save(tensors_of(classifier, loss_state or {}))
     digest = hashlib.sha256(data).hexdigest()
-    with _told("a model must be one that can be read back to be saved"):
+    with _told("this model cannot be saved"):
         text = to_text(facts_of(classifier, preparation, extra or {}, loss_state or {}, digest))
-        # What could not be read back is not written.
+        # A model that could not be read back is not written.
         rule(len(text) <= MOST_FACTS, "the facts", f"must have at most {MOST_FACTS:,} bytes", f"{len(text):,}")
         restore(read_facts(text), read_tensors(data))
     waiting = folder / _waiting(digest)
@@ -89,7 +89,7 @@ def save_model(
         folder.mkdir(parents=True, exist_ok=True)
         write_bytes(waiting, data)
         write_bytes(folder / FACTS, text)
-        # From here on the new model is in force: a reader finds its tensors under either name.
+        # From here on readers get the new model, because they find its tensors under either name.
         os.replace(waiting, folder / TENSORS)
         sync_folder(folder)
     except OSError as error:
@@ -99,25 +99,25 @@ def save_model(
 
 
 def load_model(folder: str | os.PathLike[str]) -> LoadedModel:
-    """Read what `save_model` wrote; nothing in it is run, and nothing is taken on trust.
+    """Read what `save_model` wrote. No code in it is run, and every entry is checked.
 
     Args:
         folder: of the model.
 
     Raises:
-        ModelFileError: where a file is missing, damaged, too large or of another kind, in one sentence.
+        ModelFileError: if a file is missing, damaged, too large or of another kind.
     """
     folder = Path(folder)
     text = read_bytes(folder / FACTS, MOST_FACTS)
-    with _told(f"{folder / FACTS} must describe a model"):
+    with _told(f"{folder / FACTS} does not describe a model"):
         facts = read_facts(text)
-    # The tensors still wait under their hash where a process was stopped just before their last renaming.
+    # The tensors still have their hash as name if a process was stopped just before renaming them.
     path = folder / _waiting(facts["sha256"])
     path = path if os.path.lexists(path) else folder / TENSORS
     data = read_bytes(path, tensor_bytes(facts) + MOST_HEADER)
     if hashlib.sha256(data).hexdigest() != facts["sha256"]:
-        raise ModelFileError(f"{path} must be the file that {FACTS} names by its hash, got another or a damaged one")
-    with _told(f"{folder} must hold a model"):
+        raise ModelFileError(f"{path} is damaged or of another model: its hash is not the one in {FACTS}")
+    with _told(f"{folder} does not hold a model"):
         return restore(facts, read_tensors(data))
 
 
@@ -127,11 +127,11 @@ def save(folder: str | os.PathLike[str], classifier: Classifier) -> None:
     Whatever interrupts it, the folder holds the old model or the new one.
 
     Args:
-        folder: made where there is none.
+        folder: created if it does not exist.
         classifier: fitted, with a model that has a name.
 
     Raises:
-        ModelFileError: where the model cannot be stored as data, or the folder cannot be written.
+        ModelFileError: if the model cannot be stored as data, or the folder cannot be written.
 
     Example:
         >>> import tempfile
@@ -149,16 +149,16 @@ def save(folder: str | os.PathLike[str], classifier: Classifier) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> Classifier | Pipeline:
-    """Give back the estimator that a model folder holds, with identical scores and decisions.
+    """Load the estimator of a model folder, with identical scores and decisions.
 
     Args:
         path: the folder.
 
     Returns:
-        A fitted `Classifier`; behind its preparation, as a `Pipeline` for tables of raw columns, where it has one.
+        A fitted `Classifier`. If it has a preparation, a `Pipeline` of both, for tables of raw columns.
 
     Raises:
-        ModelFileError: where a file is missing, damaged, too large or of another kind, in one sentence.
+        ModelFileError: if a file is missing, damaged, too large or of another kind.
     """
     loaded = load_model(path)
     if loaded.preparation is None:
@@ -167,15 +167,15 @@ def load(path: str | os.PathLike[str]) -> Classifier | Pipeline:
 
 
 def read_tensors(data: bytes) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, of the kinds that numbers of a model come in.
+    """The tensors of a safetensors file.
 
     Raises:
-        ValueError: where it is no such file.
+        ValueError: if it is not a safetensors file.
     """
     try:
         views = safetensors.deserialize(data)
     except safetensors.SafetensorError as error:
-        raise ValueError(f"the tensors must be a whole safetensors file, got: {error}") from error
+        raise ValueError(f"the tensors are not a whole safetensors file: {error}") from error
     tensors = {}
     for name, view in views:
         rule(view["dtype"] in DTYPES, f"the dtype of tensor {name!r}", f"must be one of {list(DTYPES)}", view["dtype"])
@@ -191,9 +191,9 @@ def _waiting(digest: str) -> str:
 
 
 def _tidy(folder: Path) -> None:
-    """Remove tensors that wait under their hash, or parts of them, that model.json does not name."""
+    """Remove tensor files with a hash as name, and parts of them, unless model.json names them."""
     named = None
-    with contextlib.suppress(ValueError):  # none yet, or no model
+    with contextlib.suppress(ValueError):  # there is no model yet
         named = _waiting(read_facts(read_bytes(folder / FACTS, MOST_FACTS))["sha256"])
     with contextlib.suppress(OSError):
         for path in folder.iterdir():
@@ -202,9 +202,9 @@ def _tidy(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _told(must: str) -> Iterator[None]:
-    """What is wrong with contents, behind a rule that they break; a number in JSON may be too large for any float."""
+def _told(problem: str) -> Iterator[None]:
+    """Raise a ModelFileError that says what is wrong. A number in JSON may even be too large for a float."""
     try:
         yield
     except (ValueError, TypeError, OverflowError) as error:
-        raise ModelFileError(f"{must}, got: {str(error)[:300]}") from error
+        raise ModelFileError(f"{problem}: {str(error)[:300]}") from error

@@ -1,4 +1,4 @@
-"""Keep, for other machines: preparation, network and threshold as one ONNX graph, which gives the same decisions."""
+"""Export preparation, model and threshold as one ONNX graph that gives the same decisions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from aimfor._base.files import write_bytes
 from aimfor.aims import aim as read_aim
 from aimfor.estimator import Classifier, never_positive
 
-# Old enough for the runtimes in use, new enough for all that is used here.
+# Old enough for common runtimes, new enough for all operators used here.
 OPSETS = {"": 17, "ai.onnx.ml": 3}
 IR_VERSION = 8
 OF_ML = ("OneHotEncoder", "TreeEnsembleRegressor")  # operators of the domain ai.onnx.ml
-# What protobuf can hold.
+# The limit of protobuf.
 MOST_BYTES = 2**31 - 1
 SCORE, DECISION = "score", "decision"
 
@@ -28,11 +28,11 @@ SCORE, DECISION = "score", "decision"
 def export_onnx(classifier: Classifier, preparation: Any, path: str | os.PathLike[str]) -> None:
     """Write the scorer as one ONNX file.
 
-    With a preparation there is one input for each raw column, `[n, 1]`: numbers and booleans as double, NaN where they
-    are missing, categories as strings, "" where they are missing; a column that has the name of an output is called
-    "... (input)". Without one there is the input "features", double `[n, D]`. The output "score" holds the raw scores,
-    float `[n, L]`; "decision" has 0 or 1 for each, or for more than two classes `[n, 1]` the number of the class. A
-    label without a threshold is decided as `predict` does it; where that would raise, the output is not there.
+    With a preparation there is one input `[n, 1]` for each raw column. Numbers and booleans are double, NaN if missing.
+    Categories are strings, "" if missing. A column with the name of an output is called "... (input)". Without a
+    preparation the input is "features", double `[n, D]`. The output "score" has the raw scores, float `[n, L]`. The
+    output "decision" has 0 or 1 for each score; with more than two classes it is `[n, 1]`, the number of the class. A
+    label without a threshold is decided as by `predict`. If `predict` would raise, there is no output "decision".
 
     Args:
         classifier: fitted, with a model whose kind has an ONNX form.
@@ -40,7 +40,7 @@ def export_onnx(classifier: Classifier, preparation: Any, path: str | os.PathLik
         path: of the file.
 
     Raises:
-        ModelFileError: where the model cannot be put so, or the file cannot be written.
+        ModelFileError: if the model has no ONNX form, or the file cannot be written.
     """
     check_is_fitted(classifier, "model_")
     graph = _Graph(set() if preparation is None else set(preparation.inputs))
@@ -54,7 +54,7 @@ def export_onnx(classifier: Classifier, preparation: Any, path: str | os.PathLik
 
 
 class _Graph:
-    """Nodes of a graph in the making; each gets a name that no column has."""
+    """A graph under construction. Each node gets a name that no column has."""
 
     def __init__(self, columns: set[str]):
         self.prefix = "_"
@@ -77,14 +77,14 @@ class _Graph:
         return name
 
     def __call__(self, operator: str, *inputs: str, name: str | None = None, **attributes: Any) -> str:
-        """Add a node and give the name of its output."""
+        """Add a node and return the name of its output."""
         name = name or f"{self.prefix}{len(self.nodes)} {operator}"
         domain = "ai.onnx.ml" if operator in OF_ML else ""
         self.nodes.append(helper.make_node(operator, list(inputs), [name], domain=domain, **attributes))
         return name
 
     def log_odds(self, scores: str, num_classes: int) -> str:
-        """As `aimfor.log_odds`, which see: the others of the top class are summed on their own."""
+        """The same as `aimfor.log_odds`. The others of the top class are summed separately, for accuracy."""
         axis = self.constant([1], np.int64)
         top = self("ReduceMax", scores, axes=[1])
         is_top = self("Equal", self("ArgMax", scores, axis=1), self.constant([np.arange(num_classes)], np.int64))
@@ -108,12 +108,13 @@ class _Graph:
         )
         helper.set_model_props(model, properties)
         if model.ByteSize() > MOST_BYTES:
-            raise ModelFileError(f"an ONNX file must have at most {MOST_BYTES:,} bytes, got {model.ByteSize():,}")
+            size = f"{model.ByteSize():,} bytes, and at most {MOST_BYTES:,} are possible"
+            raise ModelFileError(f"the model is too large for ONNX: it has {size}")
         try:
             checker.check_model(model)
         except checker.ValidationError as error:
             reason = str(error).splitlines()[0]
-            raise ModelFileError(f"the model must be one that ONNX can hold, got: {reason}") from error
+            raise ModelFileError(f"the model has no valid ONNX form: {reason}") from error
         return model.SerializeToString()
 
 
@@ -122,7 +123,7 @@ def _prepared(graph: _Graph, columns: Sequence[dict[str, Any]]) -> str:
     kinds = {column["name"]: TensorProto.STRING if "categories" in column else TensorProto.DOUBLE for column in columns}
     inputs = {name: graph.input(name, kind, 1) for name, kind in kinds.items()}
     blocks: list[str] = []
-    # Numbers are handled all at once, so the features come in another order than theirs, which is put right at the end.
+    # Numbers are handled together, so the features come in another order, which is restored at the end.
     places = {name: np.arange(start, start + width) for name, start, width in _places(columns)}
     order: list[int] = []
     numbers = [column for column in columns if "categories" not in column]

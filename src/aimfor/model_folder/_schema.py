@@ -1,6 +1,6 @@
-"""Keep, first half: a fitted classifier as plain facts and tensors, and back.
+"""A fitted classifier as plain facts and tensors, and the check of facts that are read.
 
-Facts may come from anywhere, so each is checked. What is wrong with them is a ValueError or TypeError of one sentence.
+Facts may come from anyone, so each is checked. A wrong one raises a ValueError or TypeError of one sentence.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ ENTRIES = {
     "sha256": str,
     "checksum": str,
 }
-# What the description of every kind of model has; a kind adds its own.
+# Entries in the description of every kind of model. A kind adds its own.
 COMMON = ("model", "num_features", "num_labels", "multiclass")
 CURVES = {"constant": Constant, "logistic": Logistic, "isotonic": Isotonic}
 LOSS_STATE = ("multipliers", "thresholds", "priors")
 CLASS_DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
-# Of all classes together, as an array of texts gives each the room of the longest.
+# The most characters of all classes, because an array of texts stores each with the length of the longest.
 MOST_CLASS_CHARACTERS = 2**26
-# Of an aim with one target: of a longer text the search for a near spelling would take long to find that it is none.
+# The longest text of an aim with one target. In a longer text the search for a near spelling would take long.
 MOST_AIM_CHARACTERS = 200
-# The device belongs to the machine; the rest of these has its own place.
+# The device belongs to the machine. The other two have entries of their own.
 NOT_OPTIONS = ("aim", "model", "device")
 
 
 class LoadedModel(NamedTuple):
-    """What a model folder holds: fitted classifier, its preparation or None, all of model.json, state of the loss."""
+    """The content of a model folder: classifier, preparation or None, all of model.json, and state of the loss."""
 
     classifier: Classifier
     preparation: Any
@@ -72,7 +72,7 @@ def tensors_of(classifier: Classifier, loss_state: Mapping[str, Tensor]) -> dict
     """All numbers of a fitted classifier by name."""
     thresholds = np.atleast_1d(np.asarray(classifier.threshold_, dtype=np.float64))
     tensors = {"thresholds": torch.from_numpy(thresholds), **{f"loss.{name}": one for name, one in loss_state.items()}}
-    # In double, which holds them exactly.
+    # Double precision holds them exactly.
     shared = {name: tensor.detach().cpu().double().contiguous().clone() for name, tensor in tensors.items()}
     return {**classifier.model_.to_tensors(), **shared}
 
@@ -84,12 +84,12 @@ def facts_of(
     loss_state: Mapping[str, Tensor],
     sha256: str,
 ) -> dict[str, Any]:
-    """All else that makes a fitted classifier, as plain data for JSON."""
+    """All of a fitted classifier but its tensors, as plain data for JSON."""
     for name in extra:
         rule(name not in ENTRIES, "extra", f"must have names beside {', '.join(ENTRIES)}", repr(name))
     options = {name: value for name, value in classifier.get_params().items() if name not in NOT_OPTIONS}
     if not isinstance(options["random_state"], (int, np.integer)):
-        options["random_state"] = None  # a generator has moved on since the fit
+        options["random_state"] = None  # the state of a generator has changed since the fit
     points = classifier.operating_point_
     names = getattr(classifier, "feature_names_in_", None)
     libraries = {name: version(name) for name in ("aimfor", "torch", "numpy", "scikit-learn")}
@@ -122,9 +122,9 @@ def to_text(facts: Mapping[str, Any]) -> bytes:
     """Facts as JSON with a checksum over them.
 
     Raises:
-        TypeError: for what is no plain data.
+        TypeError: if a fact is not plain data.
     """
-    facts = json.loads(json.dumps(facts, allow_nan=False))  # keys become texts, as a reader will see them
+    facts = json.loads(json.dumps(facts, allow_nan=False))  # keys become texts, as for a reader
     text = json.dumps({**facts, "checksum": _checksum(facts)}, indent=1, ensure_ascii=False, allow_nan=False)
     return text.encode()
 
@@ -140,7 +140,7 @@ def _checksum(facts: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Containers and numbers of numpy as those of Python; null for numbers that are not finite, which JSON lacks."""
+    """Plain Python data from numpy and other containers. Numbers that are not finite become None."""
     if isinstance(value, Mapping):
         return {name: _plain(entry) for name, entry in value.items()}
     if isinstance(value, (list, tuple)):
@@ -154,20 +154,21 @@ def _plain(value: Any) -> Any:
 
 
 def read_facts(text: bytes) -> dict[str, Any]:
-    """Facts from what `to_text` wrote, of the right kinds but for the extra ones; `restore` checks what they say."""
+    """Read the facts that `to_text` wrote and check their types, except extra ones. `restore` checks their values."""
     try:
         facts = json.loads(text.decode(), parse_constant=_no_constant)
     except UnicodeDecodeError:
-        raise ValueError("the text must be UTF-8, got other bytes") from None
+        raise ValueError("it is not UTF-8 text") from None
     except RecursionError:
-        raise ValueError("the text must be JSON of few levels, got too many") from None
+        raise ValueError("it has too many levels of JSON") from None
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise ValueError(f'format must be "{FORMAT}", got something else')
     known = facts.get("format_version")
     rule(known == FORMAT_VERSION, "format_version", f"must be {FORMAT_VERSION} for this aimfor", repr(known)[:50])
     check_entries("a model", {name: entry for name, entry in facts.items() if name in ENTRIES}, ENTRIES)
     rest = {name: entry for name, entry in facts.items() if name != "checksum"}
-    rule(_checksum(rest) == facts["checksum"], "checksum", "must be that of the file", "another: it was changed")
+    if _checksum(rest) != facts["checksum"]:
+        raise ValueError("it was modified: its checksum does not match")
     hexadecimal = len(facts["sha256"]) == 64 and set(facts["sha256"]) <= set("0123456789abcdef")
     rule(hexadecimal, "sha256", "must be 64 hexadecimal digits", repr(facts["sha256"])[:80])
     _check_architecture(facts["architecture"])
@@ -176,13 +177,13 @@ def read_facts(text: bytes) -> dict[str, Any]:
 
 
 def tensor_bytes(facts: Mapping[str, Any]) -> int:
-    """The most bytes that the tensors of these facts take."""
+    """The most bytes of the tensors that belong to these facts."""
     kind = kind_named(facts["architecture"]["model"])
     return kind.tensor_bytes(facts["architecture"]) + 8 * sum(map(math.prod, shapes_of(facts).values()))
 
 
 def shapes_of(facts: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """The tensors beside those of the model itself, by name."""
+    """The shapes of the tensors that are not part of the model itself, by name."""
     state = {f"loss.{name}": tuple(shape) for name, shape in facts["loss"].items()}
     return {"thresholds": (facts["architecture"]["num_labels"],), **state}
 
@@ -196,7 +197,7 @@ def _check_architecture(architecture: dict[str, Any]) -> None:
         check_entries("architecture", {name: architecture[name]} if name in architecture else {}, {name: types})
     checks.whole_number("num_features", architecture["num_features"], at_least=1)
     checks.whole_number("num_labels", architecture["num_labels"], at_least=3 if architecture["multiclass"] else 1)
-    kind_named(architecture["model"]).tensor_bytes(architecture)  # refuses what is no description of its kind
+    kind_named(architecture["model"]).tensor_bytes(architecture)  # raises if the description does not fit its kind
 
 
 def _check_loss(shapes: dict[str, Any], num_labels: int) -> None:

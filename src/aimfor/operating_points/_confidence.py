@@ -13,7 +13,7 @@ from aimfor.metrics import Curve
 from aimfor.operating_points._record import Confusion, Interval, Intervals
 from aimfor.operating_points._rows import LabelRows
 
-# Levels at which a walk is tried, to find the highest confidence that it gives.
+# The confidences at which a walk is tried, to find the highest that it gives.
 CONFIDENCES = (*(index / 100 for index in range(1, 100)), 0.995, 0.999)
 
 
@@ -21,9 +21,9 @@ def certain(rows: LabelRows, curve: Curve, aim: PointAim, level: float) -> tuple
     """The exact p-value of "the constraint is broken" at each threshold, and at which thresholds it is kept.
 
     With probability at least 1 - level it is kept in the population at all of these, so any of them may be taken.
-    Recall and false-positive rate fall as the threshold rises, in the population as in the data. So the thresholds that
-    break the constraint lie beyond a point that no data move, and tests at the full level that start at the other end
-    are a fixed sequence: it errs only if it passes that point. Precision goes up and down and has a walk of its own.
+    Recall and false-positive rate fall as the threshold rises, in the population as in the data. So all thresholds that
+    break the constraint lie beyond a fixed point. Tests at the full level that start at the other end are a fixed
+    sequence, which errs only if it passes that point. Precision rises and falls, so it has a walk of its own.
     """
     rate, target = rate_of(aim.constrained), _target(aim)
     part, whole = rate.share.count_along(curve)
@@ -39,8 +39,8 @@ def certain(rows: LabelRows, curve: Curve, aim: PointAim, level: float) -> tuple
 def claimable(rows: LabelRows, curve: Curve, aim: PointAim, threshold: float) -> float | None:
     """The highest confidence at which the constraint can be claimed at a threshold; None without an exact test.
 
-    A walk is tried at rising confidences and counts up to the first that does not reach the threshold. Claims at
-    different confidences are then nested, and a claim made after a look at all of them is as good as one alone.
+    A walk is tried at rising confidences, up to the first that does not reach the threshold. Claims at different
+    confidences are then nested, so the highest may be claimed after all of them were tried.
     """
     rate, target = rate_of(aim.constrained), _target(aim)
     if rate.test is None:
@@ -64,7 +64,7 @@ def _target(aim: PointAim) -> float:
 
 
 def _tails(part: Array, whole: Array | float, aim: PointAim) -> Array:
-    """Exact p-values of "the constraint is broken" where the whole is that of all rows."""
+    """Exact p-values of "the constraint is broken" for a rate whose whole does not depend on the threshold."""
     target = _target(aim)
     return upper_tail(part, whole, target) if aim.sense == ">=" else upper_tail(whole - part, whole, 1 - target)
 
@@ -72,8 +72,7 @@ def _tails(part: Array, whole: Array | float, aim: PointAim) -> Array:
 def walk_tails(rows: LabelRows, min_precision: float) -> Array:
     """For each number of rows taken from the top, 0 to n, the p-value of "precision is below its minimum".
 
-    Rows of one score are taken in an order drawn without a look at the labels, which makes of any scores some without
-    ties.
+    Rows with equal scores are taken in a random order that does not depend on the labels, so no ties remain.
     """
     n = rows.labels.size
     order = np.lexsort((np.random.default_rng(0).random(n), -rows.scores))
@@ -82,11 +81,11 @@ def walk_tails(rows: LabelRows, min_precision: float) -> Array:
 
 
 def walked(tails: Array, min_precision: float, level: float) -> NDArray[np.bool_]:
-    """For each number of rows taken from the top, 0 to n, whether the precision of the population is certain there.
+    """For each number of rows taken from the top, 0 to n, whether the precision of the population is certified.
 
-    A walk goes down row by row from one of several starts, while the p-value stays within its share of the level; on
-    reaching the next start it adds that one's share. A start is tested but not given: its p-value is that of a
-    threshold at the next row, as the rows above a row are a sample of the population above it, and the row is not.
+    A walk goes down row by row from one of several starts, while the p-value stays within its share of the level. When
+    it reaches the next start, it adds the share of that start. The start itself is not certified: its p-value belongs
+    to a threshold at the next row, because only the rows above a row are a sample of the population above it.
     """
     n = tails.size - 1
     starts, shares = walk_starts(n, min_precision, level)
@@ -102,7 +101,7 @@ def walked(tails: Array, min_precision: float, level: float) -> NDArray[np.bool_
 
 
 def walk_reaches(count: int, tails: Array, min_precision: float, level: float) -> bool:
-    """Whether `walked` holds for so many rows, without a look at the others below."""
+    """Whether `walked` is true for this many rows, without computing it for the rows below."""
     starts, shares = walk_starts(tails.size - 1, min_precision, level)
     starts = [start for start in starts if start <= count]
     if not starts:
@@ -116,11 +115,11 @@ def walk_reaches(count: int, tails: Array, min_precision: float, level: float) -
 
 
 def walk_starts(n: int, min_precision: float, level: float) -> tuple[list[int], list[float]]:
-    """The starts of the walk, in rows, and the share of the level that each has: by n and the aim alone.
+    """The starts of the walk, in rows, and the share of the level that each has. They depend on n and the aim only.
 
-    Each start has twice the rows of the one before and half its share. The first is where a third of the level is
-    enough for rows that are all positive, so that there is room for a negative soon after. Of the rules simulated, this
-    one gave up least recall on average over sizes, priors and targets, with and without negatives at the very top.
+    Each start has twice the rows of the one before and half its share. At the first, a third of the level is enough if
+    all rows are positive, which leaves room for a negative soon after. Among the rules that were simulated, this one
+    gave up the least recall on average over sizes, priors and targets, with and without negatives at the very top.
     """
     starts = [math.ceil(math.log(level / 3) / math.log(min_precision))]
     while 2 * starts[-1] < n:
@@ -142,7 +141,7 @@ def intervals_of(counts: Confusion, level: float) -> Intervals:
 
 
 def interval_of(counts: Confusion, rate: str, level: float) -> Interval | None:
-    """The exact interval of a registered rate; None where the rate does not exist."""
+    """The exact interval of a registered rate; None if the rate does not exist."""
     part, whole = counts.of(rate)
     return _clopper_pearson(part, whole - part, level)
 
@@ -157,7 +156,7 @@ def _clopper_pearson(hits: float, misses: float, level: float) -> Interval | Non
 
 
 def scipy_special():
-    """`scipy.special`, or what to install for it."""
+    """`scipy.special`, or an error that says what to install."""
     try:
         from scipy import special
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""Rows that belong together: one row of each group is a sample of independent rows."""
+"""Groups of dependent rows. One row of each group makes a sample of independent rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def group_codes(groups: Any, num_rows: int) -> Codes:
     """Groups of any kind as whole numbers, one per row.
 
     Raises:
-        ValueError: for another number of rows, and for a group that is missing.
+        ValueError: if the number of rows differs, or a row has no group.
     """
     values = np.asarray(groups)
     if values.ndim != 1 or values.size != num_rows:
@@ -29,6 +29,6 @@ def group_codes(groups: Any, num_rows: int) -> Codes:
 
 
 def one_of_each(codes: Codes) -> NDArray[np.int64]:
-    """Indices of one row of each group, drawn without a look at labels and scores, the same for the same groups."""
+    """Indices of one random row of each group. They depend on the groups only, not on labels and scores."""
     order = np.random.default_rng(0).permutation(codes.size)
     return np.sort(order[np.unique(codes[order], return_index=True)[1]])

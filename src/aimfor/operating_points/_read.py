@@ -1,4 +1,4 @@
-"""Decide, the record read: an operating point from JSON, whose every entry is checked."""
+"""Read an operating point from JSON, and check every entry."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aimfor._base import checks, schema
 from aimfor.aims import aim as read_aim
 from aimfor.operating_points._record import Confusion, Interval, Intervals, OperatingPoint, valid_confidence
 
-ROUNDED = 1e-9  # how far a rate may be from that of its counts
+ROUNDED = 1e-9  # the largest difference between a rate and its counts
 
 
 def read(text: str | Mapping[str, Any]) -> OperatingPoint:
@@ -36,7 +36,7 @@ def read(text: str | Mapping[str, Any]) -> OperatingPoint:
     checks.rule(num_positives <= num_rows, "num_positives", f"must be at most num_rows, {num_rows}", num_positives)
     entries = schema.entries("counts", given["counts"], Confusion._fields)
     counts = Confusion(*(_count(name, count) for name, count in entries.items()))
-    if intervals is not None:  # then they count rows
+    if intervals is not None:  # intervals exist only for unweighted rows, so counts are numbers of rows
         all_there = counts.tp + counts.fn == num_positives and sum(counts) == num_rows
         rule = f"must be those of {num_rows} rows, {num_positives} of them positive"
         checks.rule(all_there, "counts", rule, list(counts))
@@ -68,7 +68,7 @@ def _with_later_entries(given: Any) -> Any:
 
 
 def _check_rates(rates: dict[str, float | None], counts: Confusion, intervals: Intervals | None) -> None:
-    """Refuse rates that are not those of the counts, and intervals that do not hold them."""
+    """Raise if a rate does not follow from the counts, or is outside its interval."""
     for name, rate in rates.items():
         known = counts.rate(name)
         right = rate is known or (rate is not None and known is not None and abs(rate - known) <= ROUNDED)

@@ -1,4 +1,4 @@
-"""Decide, the record: an operating point, the paragraph and the JSON of it."""
+"""The record of an operating point, as a paragraph and as JSON."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from aimfor.aims import aim as read_aim
 
 Interval = tuple[float, float]
 
-INTERVAL_LEVEL = 0.95  # of the intervals, where no confidence was asked for
-WEAK = 0.5  # a constraint that can be claimed with less is more likely broken than not
+INTERVAL_LEVEL = 0.95  # level of the intervals if no confidence is given
+WEAK = 0.5  # a constraint that can be claimed only with less is more likely broken than kept
 
 
 class Confusion(NamedTuple):
-    """What a threshold does to the rows: numbers of rows, or sums of their weights where these differ."""
+    """The decisions of a threshold: numbers of rows, or sums of their weights if these differ."""
 
     tp: float
     fp: float
@@ -37,13 +37,13 @@ class Confusion(NamedTuple):
         return rate_of(rate).share.count({"tp": tp, "fp": fp, "positives": tp + fn, "negatives": fp + tn})
 
     def rate(self, rate: str) -> float | None:
-        """A registered rate, None where it does not exist."""
+        """A registered rate; None if it does not exist."""
         part, whole = self.of(rate)
         return part / whole if whole > 0 else None
 
 
 class Intervals(NamedTuple):
-    """Exact two-sided intervals (Clopper-Pearson) for the rates at the threshold; None where a rate does not exist."""
+    """Exact two-sided intervals (Clopper-Pearson) of the rates at the threshold; None if a rate does not exist."""
 
     precision: Interval | None
     recall: Interval | None
@@ -52,26 +52,26 @@ class Intervals(NamedTuple):
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """A threshold, what it gives, and how it was chosen; positive means score >= threshold.
+    """A threshold, its rates, and how it was chosen. Positive means score >= threshold.
 
     Attributes:
         aim: text of the aim.
-        threshold: None where no threshold qualifies; the rates and counts are then the nearest that could be had.
-        chosen: what the threshold was chosen for, such as "most recall with precision >= 0.9" or "best F1".
-        precision, recall, fpr: on the data that chose the threshold; None where they do not exist.
+        threshold: None if no threshold qualifies; the rates and counts are then those of the nearest one.
+        chosen: the rule that chose the threshold, such as "most recall with precision >= 0.9" or "best F1".
+        precision, recall, fpr: on the data that chose the threshold; None if they do not exist.
         counts: true and false positives, false and true negatives there.
-        intervals: of the three rates at `confidence`, or at 95 % without one; None where sample weights differ. They
-            are those of a threshold fixed beforehand: only the constraint, and only with a confidence, is corrected for
-            the choice among thresholds.
-        confidence: least probability that the constraint holds on the population, None where none was asked for.
-        num_rows, num_positives: of the data that chose the threshold, rows of weight 0 left out.
+        intervals: of the three rates at `confidence`, or at 95 % without one; None if sample weights differ. They are
+            exact for a threshold fixed beforehand. Only a `confidence` corrects for the choice among thresholds, and
+            only for the constraint.
+        confidence: least probability that the constraint holds on the population; None if none was asked for.
+        num_rows, num_positives: of the data that chose the threshold, without rows of weight 0.
         source: that data, in words.
-        reason: why there is no threshold; None where there is one.
+        reason: why there is no threshold; None if there is one.
         claimable: the highest confidence at which the constraint can be claimed at the threshold, by the exact test;
-            None without a constraint or a threshold, and where sample weights differ. It may be claimed after the
+            None without a constraint or a threshold, and if sample weights differ. It may be claimed after the
             threshold was chosen.
-        num_groups: of rows that depend on one another; None where none were given. The confidence and `claimable` are
-            then about a row of a new group, and there are no intervals.
+        num_groups: number of groups of dependent rows; None if none were given. The confidence and `claimable` are then
+            about a row of a new group, and there are no intervals.
     """
 
     aim: str
@@ -97,7 +97,7 @@ class OperatingPoint:
             y_score: finite scores of this label, of any shape.
 
         Raises:
-            ValueError: where no threshold qualified; nothing is guessed.
+            ValueError: if no threshold qualified.
         """
         if self.threshold is None:
             raise ValueError(f"predict needs a threshold, got none for {self.aim!r}: {self.reason}")
@@ -119,7 +119,7 @@ class OperatingPoint:
         Raises:
             ValueError: for anything else, in one sentence.
         """
-        from aimfor.operating_points._read import read  # it reads into this very class
+        from aimfor.operating_points._read import read  # it imports this class
 
         return read(text)
 
@@ -128,7 +128,7 @@ class OperatingPoint:
 
 
 def valid_confidence(confidence: float | None, aim: Aim) -> float | None:
-    """Refuse a confidence that is none, or that the aim cannot have."""
+    """Return the confidence. Raise if it is out of range, or if the aim cannot have one."""
     if confidence is None:
         return None
     if not isinstance(aim, PointAim):
@@ -139,7 +139,7 @@ def valid_confidence(confidence: float | None, aim: Aim) -> float | None:
 
 
 def percent_down(share: float) -> str:
-    """A share in per cent, rounded down to what can be said for sure."""
+    """A share in per cent, rounded down so that it never claims too much."""
     return percent(math.floor(1000 * share + 1e-9) / 1000)
 
 
@@ -159,7 +159,7 @@ def _paragraph(point: OperatingPoint) -> str:
     if point.threshold is None:
         text = f"{point.aim}: no threshold, as {point.reason}, on {data}. The nearest has "
     else:
-        # In full: a threshold with fewer digits would decide otherwise.
+        # All digits, because a rounded threshold would decide differently.
         edge = f"score >= {show_target(point.threshold)}"
         text = f"{point.aim}: positive where {edge}, the {point.chosen}{sure} on {data}. It has "
     rates = []
@@ -177,7 +177,7 @@ def _paragraph(point: OperatingPoint) -> str:
 
 
 def _further_rates(point: OperatingPoint) -> list[str]:
-    """Rates of the aim that the record has no field for."""
+    """Rates of the aim for which the record has no field."""
     aim = read_aim(point.aim)
     names = (aim.objective, aim.constrained) if isinstance(aim, PointAim) else ()
     rates = [rate_of(name).name for name in names]

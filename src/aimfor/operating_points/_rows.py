@@ -1,4 +1,4 @@
-"""The rows of each label by themselves."""
+"""The rows of each label separately."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class LabelRows(NamedTuple):
 
     Attributes:
         labels, scores: of the rows.
-        weights: None where all are equal.
-        groups: which rows depend on one another, as codes; None where all are independent.
+        weights: None if all are equal.
+        groups: codes of groups of dependent rows; None if all rows are independent.
     """
 
     labels: NDArray[np.bool_]
@@ -38,7 +38,7 @@ class LabelRows(NamedTuple):
 
 
 def columns_of(data: checks.MetricArrays, groups: Codes | None = None) -> list[LabelRows]:
-    """The rows of each label by themselves, without those of weight 0."""
+    """The rows of each label separately, without those of weight 0."""
     shape = (len(data.labels), -1)
     parts = (data.labels.reshape(shape).T, data.scores.reshape(shape).T, data.weights.reshape(shape).T)
     columns = []
@@ -51,5 +51,5 @@ def columns_of(data: checks.MetricArrays, groups: Codes | None = None) -> list[L
 
 
 def curve_of(rows: LabelRows) -> Curve:
-    """What every threshold does to the rows."""
+    """The counts of the rows at every threshold."""
     return cumulate(rows.labels, rows.scores, np.ones(rows.labels.size) if rows.weights is None else rows.weights)

@@ -1,4 +1,4 @@
-"""How many rows would probably do, where none of the thresholds is certain."""
+"""How many rows would probably be enough, if no threshold can be certified."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from aimfor.metrics import Curve
 from aimfor.operating_points._confidence import upper_tail, walk_starts
 
 GROWTH, MOST_TIMES = 1.25, 10_000.0
-SHRINKAGE = 4  # rows at the target that are added to those there are; simulated, it is right in four of five cases
+SHRINKAGE = 4  # rows at the target that are added to the data; in simulations it is right in four of five cases
 
 
 def rows_needed(curve: Curve, aim: PointAim, level: float) -> int | None:
-    """About how many rows like these would probably give a threshold at this level; None where no number would.
+    """About how many rows like these would probably give a threshold at this level; None if no number would.
 
-    The rows are imagined several times over, with the rates that they have now, less one standard error of what that
-    many rows would show. The best rates of a small sample are too good, so they are first drawn towards the target.
+    The rows are multiplied, with their present rates less one standard error at that size. The best rates of a small
+    sample are too good, so they are first moved towards the target.
     """
     rate, target = rate_of(aim.constrained), aim.target
     assert not isinstance(target, tuple)
@@ -42,13 +42,13 @@ def rows_needed(curve: Curve, aim: PointAim, level: float) -> int | None:
 
 
 def _level_of_walk(taken: Array, rows: float, target: float, level: float) -> Array:
-    """The share of the level with which a walk from the last start before so many rows arrives there."""
+    """The share of the level that a walk has here, if it comes from the last start before."""
     starts, shares = walk_starts(int(rows), target, level)
     place = np.searchsorted(starts, taken, side="left") - 1
     return np.where(place >= 0, np.array(shares)[np.maximum(place, 0)], 0.0)
 
 
 def _rounded(rows: float) -> int:
-    """Rounded up to two digits: more would pretend to know."""
+    """Rounded up to two digits, because the estimate is rough."""
     unit = 10 ** max(0, math.floor(math.log10(rows)) - 1)
     return math.ceil(rows / unit) * unit
