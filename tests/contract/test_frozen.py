@@ -30,6 +30,8 @@ CLOSE = 1e-6  # of the largest absolute value
 CLOSE_AFTER_TRAINING = 1e-5
 # Keys whose texts are written for people.
 PROSE = {"sentence", "said", "on", "reason"}
+# A verdict that had too few rows to be one is now called so.
+RENAMED = {("verdict", "met", "too few rows")}
 
 
 @pytest.fixture
@@ -75,7 +77,9 @@ def differences(frozen, current, within=CLOSE, where=""):
             place = f"{where}/{key}"
             if key not in current:
                 yield f"{place} is missing"
-            elif key in PROSE and isinstance(value, str) and isinstance(current[key], str):
+            elif (key in PROSE and isinstance(value, str) and isinstance(current[key], str)) or (
+                key == "verdict" and (key, value, current[key]) in RENAMED
+            ):
                 continue
             else:
                 yield from differences(value, current[key], within, place)
@@ -156,7 +160,7 @@ def test_score_gives_the_same_scores_and_decisions(name, command, runs):
     asked = OUTPUTS[f"{name}-score"]
     assert not [*differences(asked["output"], json.loads(command(*asked["command"])))]
     current = pd.read_csv(runs / f"{name}-scored.csv")
-    assert [*current.columns] == [*frozen.columns]
+    assert [*current.columns[: len(frozen.columns)]] == [*frozen.columns]
     for column in frozen.columns:
         if column.startswith("decision"):
             assert current[column].tolist() == frozen[column].tolist()
@@ -180,6 +184,9 @@ def test_fit_gives_the_same_model_and_files(name, command, runs):
     for facts in (frozen, current):
         for volatile in ("versions", "when", "seconds"):
             assert isinstance(facts["made"].pop(volatile), str)
+    for column in frozen["data"]["columns"]:
+        if column["kind"] == "dropped":
+            column["categories"] = None  # values of dropped columns, which may be names or addresses, are kept nowhere
     assert not [*differences(frozen, current, CLOSE_AFTER_TRAINING)]
     frozen, current = (pd.read_csv(folder / name / "history.csv") for folder in (RUNS, runs))
     assert [*current.columns[: len(frozen.columns)]] == [*frozen.columns]

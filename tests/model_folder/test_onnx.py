@@ -187,6 +187,11 @@ def test_what_cannot_be_exported(tmp_path):
     classifier = aimfor.Classifier("f1", **QUICK).fit(X[:, :3], y)
     with pytest.raises(ModelFileError, match="both empty texts and missing values"):
         export_onnx(classifier, preparation, tmp_path / "model.onnx")
+    dates = {"name": "when", "kind": "date", "form": None, "first": 0.0, "missing": False}
+    dates |= {"means": [0.0] * 5, "scales": [0.0] * 4 + [1.0]}
+    for column, what in (({"name": "note", "kind": "text", "buckets": 3}, "texts"), (dates, "dates")):
+        with pytest.raises(ModelFileError, match=f"holds {what}, which ONNX cannot prepare"):
+            export_onnx(classifier, Preparation.from_dict({"columns": [column]}), tmp_path / "model.onnx")
     with pytest.raises(ModelFileError, match="cannot be written"):
         export_onnx(classifier, None, tmp_path / "nowhere" / "model.onnx")
     assert not os.listdir(tmp_path)

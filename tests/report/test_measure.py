@@ -180,7 +180,7 @@ def test_sentences_and_verdicts():
     met = measured("recall@precision>=0.5", labels, scores, (labels, scores))
     assert met["verdict"] == "met"
     assert met["constraint"]["held"] is True
-    assert met["sentence"].startswith("Met: at threshold ")
+    assert met["sentence"].startswith("Met on these rows, though the interval reaches beyond the target: at threshold ")
     assert met["sentence"].endswith("; asked was at least 50 %.")
     assert "of the positives (recall, 95 % interval " in met["sentence"]
 

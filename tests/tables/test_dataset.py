@@ -44,7 +44,7 @@ def test_a_failed_write_leaves_no_file(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("memory", [0, 110_000])
+@pytest.mark.parametrize("memory", [0, 150_000])
 def test_streamed_rows_equal_those_in_memory(memory, tmp_path):
     table = opened(write(rows_of(3000), tmp_path / "r.parquet"))
     inside = prepared(table, tmp_path)
@@ -81,13 +81,13 @@ def test_weights_groups_and_times(tmp_path):
 def test_scoring_streams_in_order_and_knows_what_it_needs(tmp_path):
     rows = rows_of()
     data = prepared(opened(write(rows, tmp_path / "r.parquet")), tmp_path)
-    shuffled = rows.drop_columns(["fraud", "same"]).select(["town", "known", "count", "amount"])
+    shuffled = rows.drop_columns(["fraud", "same"]).select(["town", "known", "when", "count", "amount"])
     again = whole(opened(write(shuffled, tmp_path / "new.csv")), data.preparation)
     np.testing.assert_array_equal(again[data.split == 0], data.train.features)
     np.testing.assert_array_equal(again[data.split == 2], data.test.features)
-    with pytest.raises(DataError, match="column 'town' is missing, the model needs it"):
+    with pytest.raises(DataError, match="column 'town' is missing: the model needs it"):
         whole(opened(write(rows.drop_columns(["town"]), tmp_path / "x.csv")), data.preparation)
-    with pytest.raises(DataError, match="column 'town' is missing, the model needs it"):
+    with pytest.raises(DataError, match="column 'town' is missing: the model needs it"):
         data.preparation.transform(rows.drop_columns(["town"]))
     texts = rows.set_column(2, "amount", pa.array(["5", "much"] * 300))
     some = whole(opened(write(texts, tmp_path / "y.csv")), data.preparation)
@@ -110,12 +110,12 @@ def test_scoring_streams_in_order_and_knows_what_it_needs(tmp_path):
         ({"numeric": ["town"]}, "--numeric: column 'town' holds no numbers in the training rows"),
         ({"numeric": ["when"]}, "--numeric: column 'when' holds timestamp[us], not numbers, truth values or texts"),
         ({"weight": "town"}, "column 'town' holds '"),
-        ({"weight": "amount"}, "weight column 'amount' must hold finite numbers >= 0, got nan"),
-        ({"group": "town"}, "group column 'town' must have a value in every row, got missing ones"),
+        ({"weight": "amount"}, "--weight: column 'amount' holds nan; finite numbers >= 0 are needed"),
+        ({"group": "town"}, "--group: column 'town' has "),
         ({"group": "fraud"}, "--group: the data have no column 'fraud'"),
-        ({"time": "town"}, "time column 'town' must hold dates, times or numbers, got texts that are no dates"),
-        ({"time": "amount"}, "time column 'amount' must have a value in every row, got missing ones"),
-        ({"drop": ["amount", "count", "known", "town"]}, "the data must have a column to learn from, got none"),
+        ({"time": "town"}, "--time: column 'town' holds texts that are no dates; dates, times or numbers are needed"),
+        ({"time": "amount"}, "--time: column 'amount' has "),
+        ({"drop": ["amount", "count", "known", "town", "when"]}, "no column is left to learn from"),
     ],
 )
 def test_bad_wishes(options, message, tmp_path):
@@ -135,7 +135,7 @@ def test_numbers_that_are_not_finite(tmp_path):
     with pytest.raises(DataError, match=r"column 'x' holds 1e\+308: numbers must be below 1e150 in size"):
         prepared(opened(tmp_path / "r.csv"), tmp_path, labels=["y"])
     learned = Preparation.learn(MemoryTable(pa.table({"x": [1.0, 2.0]})))
-    with pytest.raises(DataError, match=r"column 'x' must hold finite numbers of usual size, got 1e\+300"):
+    with pytest.raises(DataError, match=r"column 'x' holds 1e\+300, far beyond all numbers"):
         learned.transform(pa.table({"x": [1e300]}))
 
 
@@ -143,16 +143,16 @@ def test_matrices_have_no_columns(tmp_path):
     np.savez(tmp_path / "r.npz", X=np.eye(9), y=np.arange(9) % 2)
     np.savez(tmp_path / "u.npz", X=np.eye(9))
     found = matrix(tmp_path / "r.npz")
-    with pytest.raises(DataError, match=r"group must be left out, as r.npz has no columns, got 'g'"):
+    with pytest.raises(DataError, match=r"--group names a column, but r.npz has no named columns"):
         prepare(found, labels=["y"], group="g", folder=tmp_path)
-    with pytest.raises(DataError, match=r"u.npz must have labels, got none"):
+    with pytest.raises(DataError, match=r"u.npz has no labels"):
         prepare(matrix(tmp_path / "u.npz"), labels=["y"], folder=tmp_path)
-    with pytest.raises(DataError, match=r"label must name each label of r.npz, got y, z"):
+    with pytest.raises(DataError, match=r"--label must name each of the 1 labels of r.npz, not 2"):
         prepare(found, labels=["y", "z"], folder=tmp_path)
-    with pytest.raises(DataError, match=r"r.npz must have the columns of the training data"):
+    with pytest.raises(DataError, match=r"r.npz has no named columns"):
         whole(found, Preparation().fit(pa.table({"x": [1, 2]})))
     table = opened(write(rows_of(20), tmp_path / "t.csv"))
-    with pytest.raises(DataError, match=r"t.csv must be SVMlight or NPZ like the training data, got CSV"):
+    with pytest.raises(DataError, match=r"t.csv is CSV, but the model was trained on SVMlight or NPZ"):
         whole(table)
 
 
@@ -172,8 +172,7 @@ def test_a_million_rows_are_prepared_in_time():
 
 MEMORY_SCRIPT = """
 import pathlib, resource, sys
-from aimfor.program.datasets import prepare
-from aimfor.program.tables import open_table
+from aimfor.tables import open_table, prepare
 folder = pathlib.Path(sys.argv[1])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 data = prepare(open_table([folder / "rows"]), labels=["y"], folder=folder / "out", memory=64 * 2**20)

@@ -22,10 +22,13 @@ from aimfor.tables._table import MemoryTable
     [
         ([0, 1, 1], None, ("0", "1"), [0, 1, 1]),
         ([-1.0, 1.0, -1.0], None, ("-1", "1"), [0, 1, 0]),
-        ([10, 9, 10], None, ("9", "10"), [1, 0, 1]),
+        ([10, 9, 10], None, ("10", "9"), [0, 1, 0]),
         ([True, False, True], None, ("false", "true"), [1, 0, 1]),
         ([True, False, True], "False", ("true", "false"), [0, 1, 0]),
-        (["good", "bad", "good"], None, ("bad", "good"), [1, 0, 1]),
+        (["good", "bad", "good"], None, ("good", "bad"), [0, 1, 0]),
+        (["good", "bad", "good", "bad"], None, ("bad", "good"), [1, 0, 1, 0]),
+        ([1, 1, 0], None, ("0", "1"), [1, 1, 0]),
+        (["a", "b", "c", "a"], "a", ("not a", "a"), [1, 0, 0, 1]),
         (["good", "bad", "good"], "bad", ("good", "bad"), [0, 1, 0]),
     ],
 )
@@ -51,10 +54,29 @@ def test_labels_that_a_model_knows():
     lists = read([["b"], ["b", "c"]], ("c", "a", "b"))
     assert (lists.names, lists.values.tolist()) == (("c", "a", "b"), [[0, 0, 1], [1, 0, 1]])
     for values in (["no", "other"], [["other"], ["no"]]):
-        with pytest.raises(
-            DataError, match="label column 'y' must hold what the model knows, 'no', 'yes', got 'other'"
-        ):
+        with pytest.raises(DataError, match="label column 'y' holds 'other', but the model knows 'no', 'yes'"):
             read(values, ("no", "yes"))
+
+
+def test_rows_without_a_label_are_marked():
+    for values in ([0, 1, None], [0, 1.0, float("nan")], [["a"], [], None]):
+        labels = read_labels(MemoryTable(pa.table({"y": values})), ["y"])
+        assert labels.present is not None
+        assert labels.present.tolist() == [True, True, False]
+    labels = read_labels(MemoryTable(pa.table({"y": [0, 1, 1], "z": [0, None, 1]})), ["y", "z"])
+    assert labels.present is not None
+    assert labels.present.tolist() == [True, False, True]
+
+
+def test_three_classes_and_the_sentence_on_the_positive_one():
+    labels = read_labels(MemoryTable(pa.table({"y": ["b", "a", "c", "b", None]})), ["y"])
+    assert (labels.names, labels.classes) == (("a", "b", "c"), ("a", "b", "c"))
+    assert labels.values[:4].tolist() == [1, 0, 2, 1]
+    assert labels.choice == "y: each of 3 classes against the others: a (1), b (2), c (1)"
+    labels = read_labels(MemoryTable(pa.table({"y": ["ok", "fraud", "ok"]})), ["y"])
+    assert labels.choice == "Positive class: y = fraud (1 of 3 rows, the rarer one)"
+    labels = read_labels(MemoryTable(pa.table({"y": ["9007199254740993", "9007199254740992"]})), ["y"])
+    assert set(labels.classes) == {"9007199254740993", "9007199254740992"}
 
 
 def test_label_lists_over_batches():
@@ -67,23 +89,34 @@ def test_label_lists_over_batches():
 @pytest.mark.parametrize(
     ("columns", "names", "positive", "message"),
     [
-        ({"y": [1, 1]}, ["y"], None, "label column 'y' must have two classes, got 1: '1'"),
-        ({"y": list("abcab")}, ["y"], None, "label column 'y' must have two classes, got 3: 'a', 'b', 'c'"),
-        ({"y": list(range(5000))}, ["y"], None, "must have two classes, got at least 1000: '0', '1', '2', '3', '4'"),
-        ({"y": [0, 1, None, None]}, ["y"], None, "label column 'y' must have a value in every row, got 2 missing"),
-        ({"y": [0, 1.0, float("nan")]}, ["y"], None, "label column 'y' must have a value in every row, got 1 missing"),
-        ({"y": ["a", "b"]}, ["y"], "c", "positive must be a class of 'y', 'a' or 'b', got 'c'"),
+        ({"y": [1, 1]}, ["y"], None, "label column 'y' holds only '1': two classes are needed"),
+        ({"y": list(range(5000))}, ["y"], None, "label column 'y' has more than 50 values"),
+        ({"y": [None, None]}, ["y"], None, "label column 'y' holds no values: two classes are needed"),
+        ({"y": ["a", "b"]}, ["y"], "c", "--positive: column 'y' holds no 'c'; its values are 'a', 'b'"),
         ({"is_fraud": [0, 1]}, ["is_frod"], None, "--label: the data have no column 'is_frod'; did you mean"),
-        ({"y": [0, 1]}, [], None, "label must name a column of the data, got none"),
-        ({"y": [0, 1]}, ["y", "y"], None, "label must name every column once"),
-        ({"y": [0, 1], "z": [0, 2]}, ["y", "z"], None, "label column 'z' must hold 0 and 1 where there are several"),
+        ({"y": [0, 1]}, [], None, "no label: name the column to predict with --label"),
+        ({"y": [0, 1]}, ["y", "y"], None, "--label names a column twice: y, y"),
+        (
+            {"y": [0, 1], "z": [0, 2]},
+            ["y", "z"],
+            None,
+            "label column 'z' holds 2: of several labels, each holds 0 and 1",
+        ),
         ({"y": [0, 1], "z": ["a", "b"]}, ["y", "z"], None, "column 'z' holds 'a', where numbers are needed"),
-        ({"y": [0, 1], "z": [0, None]}, ["y", "z"], None, "label column 'z' must have a value in every row, got 1"),
-        ({"y": [0, 1], "z": [0, 1]}, ["y", "z"], "1", "positive must be left out with several labels, got '1'"),
-        ({"y": [["a"], None]}, ["y"], None, "label column 'y' must have a value in every row, got 1 missing"),
-        ({"y": [["a"], [None]]}, ["y"], None, "must have no missing labels in its lists, got 1"),
-        ({"y": [[], []]}, ["y"], None, "label column 'y' must have at least one label in its lists, got none"),
-        ({"y": [datetime.date(2024, 1, 1)] * 2}, ["y"], None, "label column 'y' must hold texts, numbers, booleans or"),
+        (
+            {"y": [0, 1], "z": [0, 1]},
+            ["y", "z"],
+            "1",
+            "--positive is for a single label, and there are several: leave out '1'",
+        ),
+        ({"y": [["a"], [None]]}, ["y"], None, "has lists with 1 missing labels"),
+        ({"y": [[], []]}, ["y"], None, "label column 'y' has empty lists only"),
+        (
+            {"y": [datetime.date(2024, 1, 1)] * 2},
+            ["y"],
+            None,
+            "label column 'y' holds date32.day.: texts, numbers, truth values",
+        ),
     ],
 )
 def test_bad_labels(columns, names, positive, message):
@@ -151,21 +184,21 @@ def test_a_part_of_share_0_is_empty():
 @pytest.mark.parametrize(
     ("labels", "options", "message"),
     [
-        ([0, 1] * 9, {"validation": 1.0}, r"validation must be a share in \[0, 1\), got 1.0"),
-        ([0, 1] * 9, {"test": -0.1}, r"test must be a share in \[0, 1\), got -0.1"),
-        ([0, 1] * 9, {"validation": 0.5, "test": 0.5}, "must leave rows to train, got 0.5 and 0.5"),
-        ([0] * 9 + [1, 1], {}, "the data must have at least 3 positives, one for each part, got 2"),
-        ([1] * 9 + [0, 0], {}, "the data must have at least 3 negatives, one for each part, got 2"),
-        ([0] * 9, {}, "the data must have at least 3 positives, one for each part, got 0"),
+        ([0, 1] * 9, {"validation": 1.0}, r"the share of validation rows must be in \[0, 1\), got 1.0"),
+        ([0, 1] * 9, {"test": -0.1}, r"the share of test rows must be in \[0, 1\), got -0.1"),
+        ([0, 1] * 9, {"validation": 0.5, "test": 0.5}, "no rows are left to train: validation takes 0.5 and test 0.5"),
+        ([0] * 9 + [1, 1], {}, "too few positives: 3 are needed, one for each part, and there are 2"),
+        ([1] * 9 + [0, 0], {}, "too few negatives: 3 are needed, one for each part, and there are 2"),
+        ([0] * 9, {}, "too few positives: 3 are needed, one for each part, and there are 0"),
         (
             [1] * 6 + [0] * 6,
             {"times": np.arange(12)},
-            "the test rows must have positives and negatives, got no positives",
+            "the test rows have no positives",
         ),
-        ([0, 1] * 6, {"times": np.zeros(12)}, "the test rows must have positives and negatives, got no rows"),
-        ([0, 1] * 6, {"groups": np.zeros(12)}, "rows must have positives and negatives, got no rows: give that part"),
-        ([0, 1] * 6, {"groups": np.zeros(12), "times": np.zeros(12)}, "group and time must not both be given"),
-        ([[0, 0]] * 9, {}, "the train rows must have positives and negatives, got no positives"),
+        ([0, 1] * 6, {"times": np.zeros(12)}, "there are no test rows"),
+        ([0, 1] * 6, {"groups": np.zeros(12)}, "there are no .* rows: give that part"),
+        ([0, 1] * 6, {"groups": np.zeros(12), "times": np.zeros(12)}, "--group and --time cannot be combined"),
+        ([[0, 0]] * 9, {}, "the train rows have no positives"),
     ],
 )
 def test_bad_splits(labels, options, message):

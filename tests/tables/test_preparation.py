@@ -16,16 +16,17 @@ from sklearn.pipeline import Pipeline
 
 import aimfor
 from aimfor._base.errors import DataError
-from aimfor.tables._columns import Column, TextTally, said, understand
+from aimfor.tables._columns import Column, said, understand
 from aimfor.tables._preparation import Preparation
 from aimfor.tables._table import MemoryTable
+from aimfor.tables._tallies import TextTally
 from program_rows import opened, prepared, rows_of, whole, write
 
 
 def test_what_is_understood_is_said(tmp_path):
     data = prepared(opened(write(rows_of(), tmp_path / "r.parquet")), tmp_path)
-    dropped = "4 dropped: id (all unique), key (all unique), same (constant), when (time)"
-    assert data.said == f"2 numeric, 1 boolean, 1 categorical, {dropped}"
+    dropped = "3 dropped: id (all unique), key (all unique), same (constant)"
+    assert data.said == f"2 numeric, 1 boolean, 1 categorical, 1 date, {dropped}"
     json.dumps(data.summary, allow_nan=False)
     by_name = {column["name"]: column for column in data.summary["columns"]}
     assert "fraud" not in by_name
@@ -58,7 +59,7 @@ def test_types_give_kinds():
         ("numeric", None),
         ("categorical", None),
         ("dropped", "nested"),
-        ("dropped", "time"),
+        ("dropped", "time of day or duration"),
         ("dropped", "all missing"),
         ("dropped", "binary"),
         ("dropped", "index"),
@@ -81,7 +82,7 @@ def test_wishes_win(tmp_path):
 
 
 def test_many_texts_are_counted_within_bounds(monkeypatch):
-    monkeypatch.setattr("aimfor.tables._columns.MOST_COUNTED", 50)
+    monkeypatch.setattr("aimfor.tables._tallies.MOST_COUNTED", 50)
     random, tally = np.random.default_rng(0), TextTally()
     for _ in range(50):
         values = [*(f"r{key}" for key in random.integers(0, 10**9, 40)), *["often"] * 8, *["more"] * 9]
@@ -120,7 +121,7 @@ def test_a_stored_preparation_is_the_same_and_features_are_as_defined(columns):
     try:
         preparation = Preparation.learn(MemoryTable(table))
     except DataError as error:
-        assert "must have a column to learn from" in str(error)  # noqa: PT017
+        assert "no column is left to learn from" in str(error)  # noqa: PT017
         return
     features = preparation.transform(table)
     stored = Preparation.from_dict(json.loads(json.dumps(preparation.to_dict(), allow_nan=False)))
@@ -154,7 +155,8 @@ def test_unseen_rare_and_missing_values():
     new = pa.table({"x": [None, 3.0, float("nan"), 1], "more": [1, 2, 3, 4], "t": ["c00", "c69", "never", None]})
     features = preparation.transform(new)
     assert features[:, :64].sum(axis=1).tolist() == [1, 0, 0, 0]
-    assert features[:, 64].tolist() == [0, 1, 0, -1]
+    assert features[:, 64:128].sum(axis=1).tolist() == [0, 1, 1, 0]  # rare and unseen ones share features by their hash
+    assert features[:, 128].tolist() == [0, 1, 0, -1]
 
 
 def test_categories_by_count_then_name():

@@ -130,7 +130,7 @@ def test_a_sparse_file_for_scoring_may_lack_the_last_features_but_not_have_more(
     found = matrix(tmp_path / "r.svm")
     (block,) = features_of(found, None, 5)
     np.testing.assert_array_equal(block.toarray(), [[0, 0, 0.5, 0, 0], [1, 0, 0, 0, 0]])
-    with pytest.raises(DataError, match=r"r.svm must have 2 features, got 3"):
+    with pytest.raises(DataError, match=r"r.svm has 3 features, but the model needs 2"):
         next(features_of(found, None, 2))
 
 
@@ -173,7 +173,8 @@ ZIPPED = gzip.compress(b"a,b\n" + b"".join(b"%d,%d\n" % (index, index) for index
         ("r.svm", b"1 1:nan\n", "must have finite float32 features, got nan"),
         ("r.svm", b"1 2000000000:1\n", "must have at most 10,000,000 features, got 2,000,000,001"),
         ("r.svm.gz", gzip.compress(b"1 1:1\n" * 999, mtime=0)[:-9], "cannot be read as SVMlight"),
-        ("r.xlsx", b"x", "names must end in .csv"),
+        ("r.xlsx", b"x", "cannot be read as Excel: File is not a zip file"),
+        ("r.docx", b"x", "names must end in .csv"),
         ("r.parquet.gz", b"x", "names must end in .csv"),
         ("r", b"x", "names must end in .csv"),
     ],

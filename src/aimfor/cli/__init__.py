@@ -11,4 +11,7 @@ def main() -> None:
         if error.name != "typer":
             raise
         sys.exit("the aimfor command needs its extra: pip install 'aimfor[cli]'")
-    app(prog_name="aimfor")
+    try:
+        app(prog_name="aimfor")
+    except KeyboardInterrupt:  # before a command began
+        sys.exit(130)

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from aimfor.cli._options import Data, Encoding, Json, Missing, RunFolder, Separator, Sql, with_job
 from aimfor.cli._output import (
+    DRIFTED,
     EXIT_CODES,
+    INTERRUPTED,
     MISSED,
-    number_or_auto,
+    cost_of,
     print_comparison,
     print_json,
     progress_of,
+    say,
     short,
     short_label,
     tell,
     told_in_one_sentence,
+    warn_of,
 )
 
 app = typer.Typer(
@@ -35,51 +37,6 @@ app = typer.Typer(
 )
 
 # What `aimfor --help` does not need is imported where it is used: torch alone takes seconds.
-
-Data = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="DATA...", help="CSV, TSV (also .gz), Parquet, Feather, LIBSVM or NPZ; files or a folder of them."
-    ),
-]
-Labels = Annotated[
-    list[str] | None,
-    typer.Option("--label", help="Column to predict; given again for several, or one column of lists."),
-]
-AimText = Annotated[str, typer.Option("--aim", help='Such as "recall@precision>=0.9", "aucpr", "f1", "tpr@fpr<=0.01".')]
-Positive = Annotated[
-    str | None, typer.Option(help="Value of the label that counts as positive; the second in order otherwise.")
-]
-Weight = Annotated[str | None, typer.Option(help="Column of row weights.")]
-Group = Annotated[str | None, typer.Option(help="Column of groups that stay together when rows are split.")]
-Time = Annotated[str | None, typer.Option(help="Column of times: the latest rows measure, those before them choose.")]
-Numeric = Annotated[list[str] | None, typer.Option(help="Column to read as numbers.")]
-Categorical = Annotated[list[str] | None, typer.Option(help="Column to read as categories.")]
-Drop = Annotated[list[str] | None, typer.Option(help="Column to leave out.")]
-Memory = Annotated[int, typer.Option(min=1, help="Megabytes of features held in memory; more go to disk.")]
-Validation = Annotated[float, typer.Option(min=0, max=0.9, help="Share of the rows that choose model and threshold.")]
-Test = Annotated[float, typer.Option(min=0, max=0.9, help="Share of the rows that only measure.")]
-Model = Annotated[str, typer.Option(help='"linear" or "mlp".')]
-Hidden = Annotated[
-    list[int] | None, typer.Option(min=1, help="Width of a hidden layer of the mlp; given again for more.")
-]
-Surrogate = Annotated[str, typer.Option(help='"auto" tries several and log-loss; or one of them: "hinge", "log", ...')]
-Constraint = Annotated[str, typer.Option(help='"surrogate" or "exact", for a single surrogate.')]
-Solver = Annotated[str, typer.Option(help='"sgd"; "lp" or "search" for small linear problems, exactly.')]
-Restarts = Annotated[int, typer.Option(min=0, help="Candidates started from scratch, for each recipe.")]
-Confidence = Annotated[
-    float | None, typer.Option(help="Chance, such as 0.95, that the constraint holds on new data; none unless asked.")
-]
-Calibrate = Annotated[bool, typer.Option("--calibrate", help="Fit probabilities, for predict_proba.")]
-Steps = Annotated[int, typer.Option(min=1, help="Batches that each stage trains for.")]
-BatchSize = Annotated[str, typer.Option(help='Rows of a batch, or "auto".')]
-LearningRate = Annotated[str, typer.Option(help='Of Adam, at the start; a number, or "auto".')]
-WeightDecay = Annotated[str, typer.Option(help='A number, or "auto" to try several.')]
-Patience = Annotated[int, typer.Option(min=1, help="Looks at the validation rows without gain that end a stage.")]
-Device = Annotated[str, typer.Option(help="Where training runs.")]
-Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of everything random.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Model folder that `aimfor fit` wrote.")]
 
 
 def _show_version(asked: bool) -> None:
@@ -95,94 +52,6 @@ def aimfor(
     ] = False,
 ) -> None:
     """What every command shares."""
-
-
-def job_options(
-    data: Data = None,
-    label: Labels = None,
-    aim: AimText = "aucpr",
-    positive: Positive = None,
-    weight: Weight = None,
-    group: Group = None,
-    time: Time = None,
-    numeric: Numeric = None,
-    categorical: Categorical = None,
-    drop: Drop = None,
-    validation_fraction: Validation = 0.2,
-    test_fraction: Test = 0.2,
-    model: Model = "linear",
-    hidden: Hidden = None,
-    surrogate: Surrogate = "auto",
-    constraint: Constraint = "surrogate",
-    solver: Solver = "sgd",
-    restarts: Restarts = 1,
-    confidence: Confidence = None,
-    calibrate: Calibrate = False,
-    steps: Steps = 2000,
-    batch_size: BatchSize = "auto",
-    learning_rate: LearningRate = "auto",
-    weight_decay: WeightDecay = "auto",
-    patience: Patience = 4,
-    device: Device = "cpu",
-    seed: Seed = 0,
-    memory: Memory = 256,
-) -> Any:
-    """The `Job` that the options of `fit` and `compare` ask for; None without data."""
-    from aimfor.cli._job import Job
-
-    if not data:
-        return None
-    options: dict[str, Any] = {
-        "model": model,
-        "surrogate": surrogate,
-        "constraint": constraint,
-        "solver": solver,
-        "restarts": restarts,
-        "confidence": confidence,
-        "calibrate": calibrate,
-        "steps": steps,
-        "batch_size": number_or_auto("batch-size", batch_size, int),
-        "learning_rate": number_or_auto("learning-rate", learning_rate, float),
-        "weight_decay": number_or_auto("weight-decay", weight_decay, float),
-        "patience": patience,
-        "device": device,
-    }
-    if hidden:
-        options["hidden_layer_sizes"] = tuple(hidden)
-    return Job(
-        paths=tuple(str(Path(path).absolute()) for path in data),
-        labels=tuple(label or ()),
-        aim=aim,
-        positive=positive,
-        weight=weight,
-        group=group,
-        time=time,
-        numeric=tuple(numeric or ()),
-        categorical=tuple(categorical or ()),
-        drop=tuple(drop or ()),
-        validation_fraction=validation_fraction,
-        test_fraction=test_fraction,
-        seed=seed,
-        memory=memory * 2**20,
-        options=options,
-    )
-
-
-def with_job(command: Callable[..., None]) -> Callable[..., None]:
-    """Put the options of a job before those of a command whose first argument is the job."""
-    shared = inspect.signature(job_options, eval_str=True)
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-
-    @functools.wraps(command)
-    def run(**given: Any) -> None:
-        with told_in_one_sentence():
-            job = job_options(**{name: given.pop(name) for name in shared.parameters})
-            command(job, **given)
-
-    parameters = [*shared.parameters.values(), *own]
-    run.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue]
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
-    return run
 
 
 @app.command(no_args_is_help=True)
@@ -220,15 +89,26 @@ def fit_and_tell(job: Any, out: Path, resume: bool = False, as_json: bool = Fals
 
     with progress_of(job.aim) as shown:
         facts = fit_job(job, out, command=_command(), resume=resume, shown=shown)
-    page = out / "report.html"
+    page, data = out / "report.html", facts["data"]
+    warn_of(data["warnings"])
     if as_json:
-        print_json({"out": str(out), "page": str(page), **short(facts)})
-        return
-    typer.echo(facts["data"]["said"])
-    tell(facts["labels"])
+        warnings = {"warnings": data["warnings"], "choice": data["choice"], "without_label": data["without_label"]}
+        print_json({"out": str(out), "page": str(page), **short(facts), **warnings})
+    else:
+        for line in (data["choice"], _without_label(data["without_label"]), data["said"]):
+            if line:
+                say(line)
+        tell(facts["labels"])
     if facts["stopped"]:
-        typer.echo(f"stopped by hand with the best so far; aimfor fit --resume --out {out} goes on", err=True)
-    typer.echo(f"{page}: the page to look at")
+        say(f"stopped by hand with the best so far; aimfor fit --resume --out {out} goes on", err=True)
+    if not as_json:
+        say(f"{page}: the page to look at")
+    if facts["stopped"]:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _without_label(count: int) -> str:
+    return f"{count:,} rows without a label were left out" if count else ""
 
 
 @app.command(no_args_is_help=True)
@@ -237,48 +117,92 @@ def score(
     data: Data,
     out: Annotated[Path, typer.Option(help="A .csv, .tsv, .parquet or .feather file.")] = Path("scored.csv"),
     as_json: Json = False,
+    ids: Annotated[list[str] | None, typer.Option("--id", help="Column to write beside the scores.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="Score to decide by, instead of the model's.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 4 where the rows drifted from training.")] = False,
+    sql: Sql = None,
+    separator: Separator = None,
+    encoding: Encoding = None,
+    missing: Missing = None,
 ) -> None:
-    """Write score and decision of every row, in order.
+    """Write score and decision of every row, in order; and the probability, for a model fitted with --calibrate.
 
     \b
-    aimfor score run/ new.csv --out scored.csv
+    aimfor score run/ new.csv --out scored.csv --id customer
 
-    A category that training never saw counts as none of those it saw; a missing value as training treated it; a missing
-    column is an error. Without an operating point the decision stays empty.
+    A category that training never saw counts as a rare one; a missing value as training treated it; a missing column is
+    an error. Without an operating point the decision stays empty.
     """
     from aimfor.cli._score import score as write_scores
 
     with told_in_one_sentence():
-        rows = write_scores(run, data or [], out)
+        source = _rows(data, sql, separator, encoding, missing)
+        found = write_scores(run, source, out, ids=ids or (), threshold=threshold)
+        warn_of(found.remarks)
         if as_json:
-            print_json({"out": str(out), "rows": rows})
+            print_json({"out": str(out), "rows": found.rows, "columns": found.columns, "warnings": found.remarks})
         else:
-            typer.echo(f"{out}: {rows:,} rows")
+            say(f"{out}: {found.rows:,} rows")
+            for name, text in found.columns.items():
+                say(f"  {name}: {text}")
+    if strict and _drifted(found.remarks):
+        raise typer.Exit(DRIFTED)
 
 
 @app.command(no_args_is_help=True)
 def evaluate(
     run: RunFolder,
     data: Data,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 3 where the promise was not held.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 3 where the promise was not held, with 4 for drift.")
+    ] = False,
     as_json: Json = False,
+    by: Annotated[str | None, typer.Option(help="Column whose values are also measured one by one.")] = None,
+    cost_fp: Annotated[float | None, typer.Option(min=0, help="Cost of a false alarm.")] = None,
+    cost_fn: Annotated[float | None, typer.Option(min=0, help="Cost of a missed positive.")] = None,
+    sql: Sql = None,
+    separator: Separator = None,
+    encoding: Encoding = None,
+    missing: Missing = None,
 ) -> None:
     """Measure a model on labelled rows it has not seen: exact metrics with intervals, and whether the promise held.
 
     \b
     aimfor evaluate run/ holdout.csv
+    aimfor evaluate run/ holdout.csv --by country --cost-fp 1 --cost-fn 20
     aimfor evaluate run/ holdout.csv --strict --json
     """
     from aimfor.cli._score import evaluate as measure
 
     with told_in_one_sentence():
-        found = measure(run, data or [])
+        costs = None if cost_fp is None and cost_fn is None else (cost_fp or 0.0, cost_fn or 0.0)
+        found, remarks = measure(run, _rows(data, sql, separator, encoding, missing), by=by)
+        warn_of(remarks)
         if as_json:
-            print_json({"labels": [short_label(measured) for measured in found]})
+            labels = [short_label(measured) for measured in found]
+            for entry, measured in zip(labels, found, strict=True):
+                if costs is not None:
+                    entry["cost_per_1000"] = cost_of(measured["operating"], costs)
+            print_json({"labels": labels, "warnings": remarks})
         else:
-            tell(found)
+            tell(found, costs)
     if strict and any(measured["verdict"] not in ("met", "no constraint") for measured in found):
         raise typer.Exit(MISSED)
+    if strict and _drifted(remarks):
+        raise typer.Exit(DRIFTED)
+
+
+def _rows(
+    data: list[str] | None, sql: str | None, separator: str | None, encoding: str | None, missing: list[str] | None
+) -> Any:
+    from aimfor.cli._score import RowSource
+    from aimfor.tables import ReadOptions
+
+    return RowSource(data or [], sql, ReadOptions(separator, encoding, tuple(missing or ())))
+
+
+def _drifted(remarks: list[dict[str, Any]]) -> bool:
+    return any(remark["kind"] == "drift" for remark in remarks)
 
 
 @app.command(no_args_is_help=True)
@@ -332,7 +256,7 @@ def export(
 
     with told_in_one_sentence():
         if out.suffix != ".onnx":
-            raise ValueError(f"out must end in .onnx, got {out}")
+            raise ValueError(f"--out {out}: the name must end in .onnx")
         model = load_model(run)
         export_onnx(model.classifier, model.preparation, out)
         typer.echo(f"{out}: written")
@@ -364,9 +288,11 @@ def demo(
 
 def _given(job: Any) -> Any:
     if job is None:
-        raise ValueError("DATA must name at least one file or folder, got none")
+        raise ValueError("no data: name at least one file or folder")
     return job
 
 
 def _command() -> str:
-    return shlex.join(["aimfor", *sys.argv[1:]])
+    from aimfor.tables import without_password
+
+    return shlex.join(["aimfor", *map(without_password, sys.argv[1:])])

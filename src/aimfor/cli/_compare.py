@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from aimfor.cli._fit import Fitted, aims_of, columns_of_points, deciding_rows, measured, train
+from aimfor.cli._fit import Fitted, aims_of, deciding_rows, measured, train
 from aimfor.cli._job import Job
 from aimfor.operating_points import operating_point
 from aimfor.training import Candidate, Observer, Recipe, plain
@@ -56,7 +56,7 @@ def _with(fitted: Fitted, candidate: Candidate) -> Fitted:
     """The same rows with the model of another candidate, its operating point chosen on the same rows as ours."""
     model = fitted.with_model(candidate)
     held_out, deciding = fitted.held_out, deciding_rows(model, fitted.held_out)
-    scores, labels = model.raw_scores(held_out.features)[deciding], columns_of_points(held_out)[deciding]
+    scores, labels = model.raw_scores(held_out.features)[deciding], fitted.columns(held_out)[deciding]
     weights = None if held_out.weights is None else held_out.weights[deciding]
     options = {"confidence": model.confidence, "sample_weight": weights}
     model.operating_point_ = tuple(

@@ -18,6 +18,7 @@ import numpy as np
 from aimfor._base.errors import DataError
 from aimfor.aims import Aim
 from aimfor.aims import aim as read_aim
+from aimfor.cli._drift import alert_share, profile_of
 from aimfor.cli._job import Job
 from aimfor.cli._run import Run, alone_in
 from aimfor.cli._work_folder import WORK, empty, make_work_folder, remove_work_folder
@@ -61,6 +62,12 @@ class Fitted:
         """One per label."""
         points = self.classifier.operating_point_
         return points if isinstance(points, tuple) else (points,)
+
+    def columns(self, part: SplitPart) -> np.ndarray:
+        """The labels of a part as 0/1 `[n, L]`; of three and more classes, one column for each."""
+        if not self.dataset.multiclass:
+            return part.labels.reshape(len(part.labels), -1)
+        return (part.labels[:, None] == np.arange(len(self.dataset.classes))).astype(np.uint8)
 
     def scores(self, part: SplitPart, candidate: Candidate | None = None) -> np.ndarray:
         """Raw scores `[n, L]` of the rows of a part, by the model or by another candidate."""
@@ -129,6 +136,10 @@ def _fit(job: Job, classifier: Classifier, out: Path, command: str, run: Run) ->
         "labels": list(dataset.label_names),
         "weight": job.weight,
         "fingerprint": dataset.fingerprint,
+        "missing": list(job.missing),
+        "profile": profile_of(dataset.summary["columns"]),
+        "alerts": [alert_share(one["operating"]) for one in facts["labels"]],
+        "row_hashes": list(dataset.row_hashes or ()),
     }
     with story(out, facts, run.looks):
         save_model(
@@ -146,14 +157,14 @@ def train(classifier: Classifier, dataset: Dataset, observer: Observer) -> Fitte
     """Fit the classifier on the rows of a data set."""
     held_out = tuple(dataset.validation) if len(dataset.validation.labels) else None
     fit = fit_classifier(classifier, *dataset.train, held_out, observer)
-    if len(dataset.label_names) == 1:
-        # Rows came as 0 and 1, a byte each; their names are these.
+    if len(dataset.label_names) == 1 or dataset.multiclass:
+        # Rows came as numbers, a byte each; their names are these.
         classes = np.asarray(_as_values(dataset.classes))
         classifier.targets_ = dataclasses.replace(classifier.targets_, classes=classes)
     return Fitted(classifier, fit, dataset)
 
 
-def _as_values(classes: tuple[str, str]) -> list[Any]:
+def _as_values(classes: tuple[str, ...]) -> list[Any]:
     """Classes that were written as truth values or as numbers as such, others as texts."""
     if classes == ("false", "true"):
         return [False, True]
@@ -172,7 +183,7 @@ def measured(fitted: Fitted) -> list[dict[str, Any]]:
     held_out, deciding = fitted.held_out, deciding_rows(fitted.classifier, fitted.held_out)
     scores, chosen_on = fitted.scores(part), fitted.scores(held_out)[deciding]
     other = None if baseline is None else fitted.scores(part, baseline)
-    labels, validation = columns_of_points(part), columns_of_points(held_out)[deciding]
+    labels, validation = fitted.columns(part), fitted.columns(held_out)[deciding]
     chosen_weights = None if held_out.weights is None else held_out.weights[deciding]
     names = fitted.dataset.label_names
     aims = aims_of(fitted.classifier, len(names))
@@ -187,7 +198,7 @@ def measured(fitted: Fitted) -> list[dict[str, Any]]:
             weights=part.weights,
             validation=(validation[:, index], chosen_on[:, index], chosen_weights),
             num_points=max(LEAST_POINTS, MAX_POINTS // len(names)),
-            positive=fitted.dataset.classes[1],
+            positive=name if fitted.dataset.multiclass else fitted.dataset.classes[1],
             on=on,
         )
         for index, name in enumerate(names)
@@ -201,23 +212,20 @@ def aims_of(classifier: Classifier, num_labels: int) -> list[Aim]:
 
 def deciding_rows(classifier: Classifier, held_out: SplitPart) -> np.ndarray:
     """The numbers of those held-out rows that choose the threshold; with a confidence the others choose the model."""
-    labels, weights = columns_of_points(held_out), held_out.weights
+    labels, weights = held_out.labels.reshape(len(held_out.labels), -1), held_out.weights
     present = np.arange(len(labels)) if weights is None else np.flatnonzero(weights)
     index = shared_out(LabelledRows(held_out.features, labels[present], None, present), classifier)[1].index
     assert index is not None
     return index
 
 
-def columns_of_points(part: SplitPart) -> np.ndarray:
-    return part.labels.reshape(len(part.labels), -1)
-
-
 def _check_confidence(classifier: Classifier, dataset: Dataset) -> None:
     """Refuse a confidence that even a perfect ranking of the rows that choose the threshold could not give."""
     if classifier.confidence is None:
         return
-    held_out = Fitted(classifier, None, dataset).held_out
-    labels = columns_of_points(held_out)[deciding_rows(classifier, held_out)]
+    fitted = Fitted(classifier, None, dataset)
+    held_out = fitted.held_out
+    labels = fitted.columns(held_out)[deciding_rows(classifier, held_out)]
     aims = aims_of(classifier, labels.shape[1])
     for index, name in enumerate(dataset.label_names):
         own, aim = labels[:, index], aims[index]

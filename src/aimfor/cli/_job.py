@@ -11,9 +11,10 @@ from typing import Any
 from aimfor._base.errors import DataError, ModelFileError
 from aimfor._base.files import write_text
 from aimfor._base.json import read_json
+from aimfor.cli._source import open_source
 from aimfor.cli._work_folder import JOB
 from aimfor.estimator import Classifier, check_parameters
-from aimfor.tables import Dataset, open_table, prepare
+from aimfor.tables import Dataset, ReadOptions, prepare, without_password
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Job:
         seed: of everything random.
         memory: bytes of features that may be held in memory.
         options: of `Classifier`.
+        sql: a query, where `paths` is the address of a database.
+        separator, encoding, missing: how files are read, as `ReadOptions` has them.
     """
 
     paths: tuple[str, ...]
@@ -48,6 +51,10 @@ class Job:
     seed: int = 0
     memory: int = 256 * 2**20
     options: dict[str, Any] = field(default_factory=dict)
+    sql: str | None = None
+    separator: str | None = None
+    encoding: str | None = None
+    missing: tuple[str, ...] = ()
 
     def classifier(self) -> Classifier:
         """Unfitted, its options checked before any row is read."""
@@ -61,8 +68,9 @@ class Job:
 
     def dataset(self, folder: Path) -> Dataset:
         """Its rows, prepared and split; what memory does not hold goes to the folder."""
+        reading = ReadOptions(self.separator, self.encoding, self.missing, self.numeric, self.categorical)
         return prepare(
-            open_table(self.paths),
+            open_source(self.paths, reading, self.sql, folder),
             labels=self.labels,
             positive=self.positive,
             weight=self.weight,
@@ -85,12 +93,16 @@ class Job:
             The command that first asked for it.
         """
         path = folder / JOB
-        facts = {"job": dataclasses.asdict(self), "fingerprint": fingerprint, "command": command}
+        # Passwords are written nowhere. What a query gave is kept in the folder, so that going on needs none.
+        stored = dataclasses.replace(self, paths=tuple(map(without_password, self.paths)))
+        facts = {"job": dataclasses.asdict(stored), "fingerprint": fingerprint, "command": command}
         facts = json.loads(json.dumps(facts))
         if path.exists():
             before = read_json(path)
             if before.get("job") != facts["job"]:
-                raise ModelFileError(f"{path} is of a run with other options, so that --resume cannot go on with it")
+                raise ModelFileError(
+                    f"the run in {folder.parent} had other options: repeat them, or leave out --resume"
+                )
             if before.get("fingerprint") != fingerprint:
                 raise DataError(f"the data changed since the run in {folder.parent} began: fit again without --resume")
             return str(before.get("command", command))
@@ -102,7 +114,7 @@ class Job:
         """The job written down in a folder."""
         path = folder / JOB
         if not path.exists():
-            raise ModelFileError(f"{folder.parent} holds no interrupted run to resume")
+            raise ModelFileError(f"no interrupted run in {folder.parent}: start one without --resume")
         entries = read_json(path).get("job")
         if not isinstance(entries, dict) or not _is_job(entries):
             raise ModelFileError(f"{path} does not hold a job of this version of aimfor")
@@ -119,8 +131,8 @@ def _is_job(entries: dict[str, Any]) -> bool:
         "paths": list,
         "labels": list,
         "aim": str,
-        **dict.fromkeys(("positive", "weight", "group", "time"), (str, type(None))),
-        **dict.fromkeys(("numeric", "categorical", "drop"), list),
+        **dict.fromkeys(("positive", "weight", "group", "time", "sql", "separator", "encoding"), (str, type(None))),
+        **dict.fromkeys(("numeric", "categorical", "drop", "missing"), list),
         **dict.fromkeys(("validation_fraction", "test_fraction"), (int, float)),
         **dict.fromkeys(("seed", "memory"), int),
         "options": dict,

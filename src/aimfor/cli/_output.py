@@ -12,8 +12,10 @@ from typing import Any
 
 import typer
 
-EXIT_CODES = "Exit codes: 0 done, 1 an error told in one sentence, 2 wrong usage, 3 promise not held (--strict)."
-MISSED = 3
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 error, 2 wrong usage, 3 promise not held (--strict), 4 drift (--strict), 130 interrupted."
+)
+MISSED, DRIFTED, INTERRUPTED = 3, 4, 130
 MOST_TOLD = 20  # labels, in text; all are in --json
 
 
@@ -25,20 +27,36 @@ def told_in_one_sentence() -> Iterator[None]:
     """Inside, what the user can mend is told in one sentence, warnings too, and ends the program with 1."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        typer.echo(f"warning: {message}", err=True)
+        say(f"warning: {message}", err=True)
 
     with warnings.catch_warnings():
         warnings.showwarning = show
         warnings.filterwarnings("default", category=UserWarning)
         try:
             yield
+        except KeyboardInterrupt as error:
+            say("interrupted", err=True)
+            raise typer.Exit(INTERRUPTED) from error
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
-            typer.echo(f"error: {where}{error.strerror or error}", err=True)
+            say(f"error: {where}{error.strerror or error}", err=True)
             raise typer.Exit(1) from error
-        except (ValueError, ModuleNotFoundError) as error:
-            typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+        except (ValueError, ModuleNotFoundError, OverflowError, MemoryError) as error:
+            say(f"error: {' '.join(str(error).split()) or 'not enough memory'}", err=True)
             raise typer.Exit(1) from error
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print, without control characters: names from data could move the cursor or change what was printed."""
+    typer.echo("".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text), err=err)
+
+
+def warn_of(remarks: list[dict[str, Any]]) -> None:
+    """Print what is remarkable about the data."""
+    for remark in remarks[:MOST_TOLD]:
+        say(f"warning: {remark['text']}", err=True)
+    if len(remarks) > MOST_TOLD:
+        say(f"warning: {len(remarks) - MOST_TOLD} more of these are in metrics.json or --json", err=True)
 
 
 def number_or_auto(name: str, text: str, kind: type[int] | type[float]) -> float | str:
@@ -87,23 +105,61 @@ def short_label(measured: dict[str, Any]) -> dict[str, Any]:
         "constraint",
         "level",
     )
-    return {name: measured[name] for name in names}
+    return {name: measured[name] for name in (*names, "segments") if name in measured}
 
 
-def tell(labels: list[dict[str, Any]]) -> None:
+def tell(labels: list[dict[str, Any]], costs: tuple[float, float] | None = None) -> None:
     """What was measured: all of one label or a few, of many how they ended."""
     if len(labels) > MOST_TOLD:
         for verdict, count in Counter(measured["verdict"] for measured in labels).most_common():
-            typer.echo(f"{verdict}: {count} of {len(labels)} labels")
+            say(f"{verdict}: {count} of {len(labels)} labels")
         return
     for measured in labels:
         metric = measured["metric"]
-        typer.echo((f"{measured['name']}: " if len(labels) > 1 else "") + measured["sentence"])
+        say((f"{measured['name']}: " if len(labels) > 1 else "") + measured["sentence"])
         counted = f"{measured['rows']:,}, {measured['positives']:,} of them positive"
-        typer.echo(f"Measured on {measured['on']}: {counted} ({measured['name']} = {measured['positive']}).")
+        say(f"Measured on {measured['on']}: {counted} ({measured['name']} = {measured['positive']}).")
+        _tell_counts(measured, costs)
         if metric["ours"] is not None:
             beside = "" if metric["baseline"] is None else f", log-loss {metric['baseline']:.4f}"
-            typer.echo(f"At the best threshold of these very rows: {metric['name']} {metric['ours']:.4f}{beside}.")
+            best = f"{metric['name']} {metric['ours']:.4f}{beside}"
+            say(f"For comparison only, at the best threshold of these very rows: {best}.")
+        _tell_segments(measured)
+
+
+def cost_of(operating: dict[str, Any], costs: tuple[float, float]) -> float | None:
+    """The cost of the errors for every 1,000 rows."""
+    if operating["tp"] is None:
+        return None
+    total = sum(operating[name] for name in ("tp", "fp", "fn", "tn"))
+    return 1000 * (costs[0] * operating["fp"] + costs[1] * operating["fn"]) / total if total else None
+
+
+def _tell_counts(measured: dict[str, Any], costs: tuple[float, float] | None) -> None:
+    counts = measured["operating"]
+    if counts["tp"] is None:
+        return
+    total = sum(counts[name] for name in ("tp", "fp", "fn", "tn")) or 1
+    say(f"  {'':16}{'alarm':>12}{'no alarm':>12}")
+    for name, (alarm, none) in (("positive", ("tp", "fn")), ("negative", ("fp", "tn"))):
+        say(f"  {name:16}{counts[alarm]:>12,}{counts[none]:>12,}")
+    alarms, per = counts["tp"] + counts["fp"], 1000 / total
+    line = f"Per 1,000 rows: {alarms * per:.1f} alarms, {counts['fp'] * per:.1f} of them false; "
+    line += f"{counts['fn'] * per:.1f} positives missed"
+    if costs is not None:
+        line += f"; cost {cost_of(counts, costs):.6g}"
+    say(line + ".")
+
+
+def _tell_segments(measured: dict[str, Any]) -> None:
+    for one in measured.get("segments", ()):
+        shown = [f"{one['rows']:,} rows, {one['positives']:,} positive"]
+        for rate in ("precision", "recall", "fpr"):
+            interval = one["intervals"] and one["intervals"][rate]
+            if one[rate] is not None:
+                ends = f" ({interval[0]:.3f} to {interval[1]:.3f})" if interval else ""
+                shown.append(f"{rate} {one[rate]:.3f}{ends}")
+        say(f"  {one['segment']}: {', '.join(shown)}")
 
 
 def print_comparison(found: list[dict[str, Any]]) -> None:

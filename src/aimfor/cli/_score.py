@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,11 +13,49 @@ import numpy as np
 import pyarrow as pa
 
 from aimfor._base.errors import DataError
+from aimfor.cli._drift import Drift
 from aimfor.cli._fit import aims_of
+from aimfor.cli._segments import segments_of
+from aimfor.cli._source import open_source
 from aimfor.model_folder import LoadedModel, load_model
 from aimfor.operating_points import OperatingPoint
 from aimfor.report import measure_label
-from aimfor.tables import Table, features_of, labels_of, open_table, open_writer, weights_of
+from aimfor.tables import (
+    Matrix,
+    ReadOptions,
+    Table,
+    check_name,
+    features_of,
+    fitted_share,
+    hashed,
+    is_database,
+    labels_of,
+    open_writer,
+    weights_of,
+)
+
+FITTED_SHARE = 0.3  # of the training rows that a model keeps hashes of, from which on new rows are called known
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """Where the rows of a command come from.
+
+    Attributes:
+        paths: files and folders, or the address of a database.
+        sql: a query to the database.
+        options: how files are read.
+    """
+
+    paths: list[str]
+    sql: str | None = None
+    options: ReadOptions = field(default_factory=ReadOptions)
+
+    def opened(self, folder: Path, missing: Sequence[str]) -> Table | Matrix:
+        """The rows, read with the marks of missing values that the model was fitted with, if none were named."""
+        marks = self.options.missing or tuple(missing)
+        options = ReadOptions(self.options.separator, self.options.encoding, marks)
+        return open_source(self.paths, options, self.sql, folder)
 
 
 class FolderScorer(NamedTuple):
@@ -31,23 +71,35 @@ class FolderScorer(NamedTuple):
         points = self.model.classifier.operating_point_
         return points if isinstance(points, tuple) else (points,)
 
-    def scores(self, source: Any) -> Iterator[np.ndarray]:
-        """Raw scores `[b, L]` of all rows, part by part."""
-        for features in features_of(source, self.model.preparation, self.model.classifier.n_features_in_):
-            yield self.model.classifier.raw_scores(features)
+    def thresholds(self, given: float | None) -> list[float | None]:
+        """The threshold of each label: the given one, or that of its operating point."""
+        return [point.threshold if given is None else given for point in self.points]
 
-    def decisions(self, scores: np.ndarray, label: int) -> pa.Array:
-        """The class of each row; null without a threshold."""
-        point, classes = self.points[label], self.classes
-        if point.threshold is None:
-            return pa.nulls(len(scores), pa.array(classes).type)
-        return pa.array(classes).take(pa.array(point.predict(scores[:, label])))
+    def pieces(self, source: Table | Matrix, drift: Drift, more: Sequence[str] = ()) -> Iterator[tuple[Any, Any]]:
+        """Features of some rows at a time, and the batch they came from, with `more` columns; None for a matrix."""
+        preparation = self.model.preparation
+        if preparation is None or isinstance(source, Matrix):
+            for features in features_of(source, preparation, self.model.classifier.n_features_in_):
+                yield features, None
+            return
+        for name in preparation.inputs:
+            if name not in source.schema.names:
+                raise DataError(f"column {name!r} is missing: the model needs it")
+        columns = list(dict.fromkeys((*preparation.inputs, *more)))
+        for batch in source.batches(columns, texts=[*preparation.texts, *more]):
+            drift.add_(batch)
+            yield preparation.apply(batch), batch
+
+    @property
+    def multiclass(self) -> bool:
+        """Whether each row has one of three or more classes."""
+        return bool(self.model.classifier.targets_.multiclass)
 
     @property
     def classes(self) -> list[Any]:
-        """What is said for no and for yes."""
+        """The names of no and of yes, or of all classes where they are more than two."""
         own = self.model.classifier.classes_
-        return own.tolist() if len(self.labels) == 1 else [0, 1]
+        return own.tolist() if len(self.labels) == 1 or self.multiclass else [0, 1]
 
 
 def open_scorer(folder: Path) -> FolderScorer:
@@ -71,70 +123,190 @@ def _texts(given: Any) -> list[str] | None:
     return given if isinstance(given, list) and all(isinstance(text, str) for text in given) else None
 
 
-def score(folder: Path, paths: list[str], out: Path) -> int:
+class Scored(NamedTuple):
+    """What `score` wrote: the number of rows, what each column is, and what is remarkable about the rows."""
+
+    rows: int
+    columns: dict[str, str]
+    remarks: list[dict[str, Any]]
+
+
+def score(
+    folder: Path, rows: RowSource, out: Path, *, ids: Sequence[str] = (), threshold: float | None = None
+) -> Scored:
     """Write score and decision of every row, in order.
 
     Args:
         folder: of the model.
-        paths: the data.
-        out: a .csv, .tsv, .parquet or .feather file; it appears when it is whole.
-
-    Returns:
-        The number of rows.
+        rows: the data.
+        out: the file; it appears when it is whole.
+        ids: names of columns to write beside the scores.
+        threshold: to decide by instead of that of the model.
     """
-    for path in [folder, *map(Path, paths)]:
+    for path in [folder, *(Path(path) for path in rows.paths if not is_database(path))]:
         if out.exists() and path.exists() and (out.samefile(path) or out.resolve().is_relative_to(path.resolve())):
-            raise DataError(f"out must not replace what is read, got {out}")
-    scorer, rows = open_scorer(folder), 0
-    names = [""] if len(scorer.labels) == 1 else [f" {name}" for name in scorer.labels]
-    with open_writer(out) as write:
-        for scores in scorer.scores(open_table(paths)):
-            columns = {}
-            for label, name in enumerate(names):
-                columns[f"score{name}"] = pa.array(scores[:, label].astype(np.float32))
-                columns[f"decision{name}"] = scorer.decisions(scores, label)
-            write(pa.table(columns))
-            rows += len(scores)
-    return rows
+            raise DataError(f"--out {out} would replace what is read: give another name")
+    scorer, count = open_scorer(folder), 0
+    drift = Drift(scorer.model.preparation, scorer.data)
+    columns = _column_texts(scorer, ids, threshold)
+    with tempfile.TemporaryDirectory(prefix="aimfor-") as place, open_writer(out) as write:
+        source = rows.opened(Path(place), _texts(scorer.data.get("missing")) or [])
+        for name in ids:
+            check_name("id", name, [] if isinstance(source, Matrix) else source.schema.names)
+        for features, batch in scorer.pieces(source, drift, ids):
+            write(_output(scorer, features, batch, ids, threshold, drift))
+            count += features.shape[0]
+    remarks = [] if isinstance(source, Matrix) else [remark._asdict() for remark in source.remarks]
+    return Scored(count, columns, remarks + drift.remarks(scorer.labels))
 
 
-def evaluate(folder: Path, paths: list[str]) -> list[dict[str, Any]]:
+def _output(
+    scorer: FolderScorer, features: Any, batch: Any, ids: Sequence[str], threshold: float | None, drift: Drift
+) -> pa.Table:
+    scores = scorer.model.classifier.raw_scores(features)
+    columns = {name: batch.column(name) for name in ids}
+    classes, thresholds = scorer.classes, scorer.thresholds(threshold)
+    for label, name in enumerate(_suffixes(scorer)):
+        columns[f"score{name}"] = pa.array(scores[:, label].astype(np.float32))
+        limit = thresholds[label]
+        if limit is not None:
+            drift.add_alarms_(label, int((scores[:, label] >= limit).sum()))
+        if not scorer.multiclass:
+            columns[f"decision{name}"] = _decisions(scores[:, label], limit, classes)
+    if scorer.multiclass:
+        columns["decision"] = pa.array(scorer.model.classifier.predict(features))
+    if scorer.model.classifier.calibrate:
+        chances = np.asarray(scorer.model.classifier.predict_proba(features), dtype=np.float64)
+        chances = chances[:, 1:] if len(scorer.labels) == 1 else chances
+        for label, name in enumerate(_suffixes(scorer)):
+            columns[f"probability{name}"] = pa.array(chances[:, label].astype(np.float32))
+    return pa.table(columns)
+
+
+def _suffixes(scorer: FolderScorer) -> list[str]:
+    return [""] if len(scorer.labels) == 1 else [f" {name}" for name in scorer.labels]
+
+
+def _decisions(scores: np.ndarray, threshold: float | None, classes: list[Any]) -> pa.Array:
+    """The class of each row; null without a threshold."""
+    if threshold is None:
+        return pa.nulls(len(scores), pa.array(classes).type)
+    return pa.array(classes).take(pa.array((scores >= threshold).astype(np.int64)))
+
+
+def _column_texts(scorer: FolderScorer, ids: Sequence[str], threshold: float | None) -> dict[str, str]:
+    """What each column of the output is."""
+    texts = dict.fromkeys(ids, "as in the data")
+    for label, name in enumerate(_suffixes(scorer)):
+        limit = scorer.thresholds(threshold)[label]
+        texts[f"score{name}"] = "raw score; the higher, the more likely positive"
+        if not scorer.multiclass:
+            yes = scorer.classes[1]
+            rule = (
+                "empty: the model has no threshold"
+                if limit is None
+                else f"{yes} where the score is at least {limit:.6g}"
+            )
+            texts[f"decision{name}"] = rule
+    if scorer.multiclass:
+        texts["decision"] = "the class whose score is furthest above its threshold"
+    if scorer.model.classifier.calibrate:
+        texts |= {f"probability{name}": "calibrated chance of the positive class" for name in _suffixes(scorer)}
+    return texts
+
+
+def evaluate(
+    folder: Path, rows: RowSource, *, by: str | None = None
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Measure the model on labelled rows it has not seen.
 
     Args:
         folder: of the model.
-        paths: the data, with the label columns.
+        rows: the data, with the label columns.
+        by: the name of a column; each of its values is measured by itself as well.
 
     Returns:
-        What `measure_label` gives, one per label.
+        What `measure_label` gives, one per label, with `segments` where they were asked for; and remarks on the rows.
     """
     scorer = open_scorer(folder)
-    source = open_table(paths)
-    fitted_on = source.fingerprint == scorer.data.get("fingerprint")
-    known = scorer.labels if len(scorer.labels) > 1 else [_written(one) for one in scorer.classes]
-    labels = labels_of(source, _texts(scorer.data.get("label_columns")) or scorer.labels, known=known).values
+    with tempfile.TemporaryDirectory(prefix="aimfor-") as place:
+        source = rows.opened(Path(place), _texts(scorer.data.get("missing")) or [])
+        return _evaluated(scorer, source, by)
+
+
+def _evaluated(
+    scorer: FolderScorer, source: Table | Matrix, by: str | None
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    several = len(scorer.labels) > 1 and not scorer.multiclass
+    known = scorer.labels if several else [_written(one) for one in scorer.classes]
+    read = labels_of(source, _texts(scorer.data.get("label_columns")) or scorer.labels, known=known)
+    if by is not None:
+        check_name("by", by, [] if isinstance(source, Matrix) else source.schema.names)
+    drift = Drift(scorer.model.preparation, scorer.data)
+    scores, segments, hashes = [], [], []
+    for features, batch in scorer.pieces(source, drift, [] if by is None else [by]):
+        scores.append(scorer.model.classifier.raw_scores(features))
+        segments += [batch.column(by)] if by is not None else []
+        hashes += [hashed(batch, scorer.model.preparation)] if batch is not None else []
+    found, labels = np.concatenate(scores), read.values
+    if scorer.multiclass:
+        labels = labels[:, None] == np.arange(len(known))
     labels = labels.reshape(len(labels), -1)
-    scores = np.concatenate(list(scorer.scores(source)))
-    if len(scores) != len(labels):
-        raise DataError(f"rows must be as many as labels, got {len(scores)} and {len(labels)}")
-    weight, weights = scorer.data.get("weight"), None
-    if isinstance(weight, str) and isinstance(source, Table):
-        if weight in source.schema.names:
-            weights = weights_of(source, weight)
-        else:
-            warnings.warn(f"every row counts the same, as there is no column {weight!r} of weights", stacklevel=2)
+    if len(found) != len(labels):
+        raise DataError(f"the data have {len(found)} rows but {len(labels)} labels")
+    present = slice(None) if read.present is None else np.flatnonzero(read.present)
+    weights = _weights(scorer, source)
+    for label, limit in enumerate(scorer.thresholds(None)):
+        if limit is not None:
+            drift.add_alarms_(label, int((found[:, label] >= limit).sum()))
+    remarks = [] if isinstance(source, Matrix) else [remark._asdict() for remark in source.remarks]
+    remarks += drift.remarks(scorer.labels)
+    if read.present is not None:
+        text = f"{int((~read.present).sum()):,} rows without a label were left out"
+        remarks.append({"kind": "no label", "column": None, "text": text})
+    on, remark = _which_rows(scorer, source, hashes)
+    remarks += [remark] if remark else []
     aims = aims_of(scorer.model.classifier, len(scorer.labels))
-    return [
-        measure_label(
-            name,
-            labels=labels[:, index],
-            scores=scores[:, index],
-            point=scorer.points[index],
-            aim=aims[index],
-            weights=weights,
-            positive=known[1] if len(scorer.labels) == 1 else "1",
-            # The same rows may lie in another file.
-            on="the rows it was fitted on" if fitted_on else "rows of files it was not fitted on",
-        )
-        for index, name in enumerate(scorer.labels)
-    ]
+    cut = [segment.take(pa.array(np.arange(len(labels))[present])) for segment in _joined(segments)]
+    measured = []
+    for index, name in enumerate(scorer.labels):
+        own = {
+            "labels": labels[present, index],
+            "scores": found[present, index],
+            "weights": None if weights is None else weights[present],
+        }
+        positive = name if scorer.multiclass else known[1] if len(scorer.labels) == 1 else "1"
+        entry = measure_label(name, **own, point=scorer.points[index], aim=aims[index], positive=positive, on=on)
+        if cut:
+            entry["segments"] = segments_of(cut[0], **own, point=scorer.points[index], level=entry["level"])
+        measured.append(entry)
+    return measured, remarks
+
+
+def _joined(segments: list[pa.Array]) -> list[pa.Array]:
+    return [pa.chunked_array(segments).combine_chunks()] if segments else []
+
+
+def _weights(scorer: FolderScorer, source: Table | Matrix) -> np.ndarray | None:
+    weight = scorer.data.get("weight")
+    if not isinstance(weight, str) or isinstance(source, Matrix):
+        return None
+    if weight in source.schema.names:
+        return weights_of(source, weight)
+    warnings.warn(f"every row counts the same, as there is no column {weight!r} of weights", stacklevel=2)
+    return None
+
+
+def _which_rows(
+    scorer: FolderScorer, source: Table | Matrix, hashes: list[np.ndarray]
+) -> tuple[str, dict[str, Any] | None]:
+    """Which rows were measured, in words, and a remark where the model was fitted on some of them."""
+    if source.fingerprint == scorer.data.get("fingerprint"):
+        return "the rows it was fitted on", None
+    sample = _texts(scorer.data.get("row_hashes")) or []
+    sample = [code for code in sample if len(code) == 16 and set(code) <= set("0123456789abcdef")]
+    share = fitted_share(np.concatenate(hashes), tuple(sample)) if hashes and sample else 0.0
+    if share < FITTED_SHARE:
+        return "rows of files it was not fitted on", None
+    text = f"about {share:.0%} of the rows that the model was fitted on are among these: the numbers flatter it"
+    return "rows that it was partly fitted on", {"kind": "fitted on", "column": None, "text": text}

@@ -120,6 +120,11 @@ class _Graph:
 
 def _prepared(graph: _Graph, columns: Sequence[dict[str, Any]]) -> str:
     """The features of a preparation, rounded to float as it does, in double."""
+    for column in columns:
+        if column["kind"] not in ("numeric", "boolean", "categorical") or column.get("buckets"):
+            what = {"date": "dates", "text": "texts"}.get(column["kind"], "more than 64 categories")
+            advice = f"fit without it, with --drop {column['name']!r}"
+            raise ModelFileError(f"column {column['name']!r} holds {what}, which ONNX cannot prepare: {advice}")
     kinds = {column["name"]: TensorProto.STRING if "categories" in column else TensorProto.DOUBLE for column in columns}
     inputs = {name: graph.input(name, kind, 1) for name, kind in kinds.items()}
     blocks: list[str] = []

@@ -108,8 +108,16 @@ def measure_label(
         "histogram": _histogram(rows),
         "promise": validation and _promise(_kin(aim), ours, validation, point.confidence),
     }
-    verdict = verdict_of(operating, constraint)
+    verdict = verdict_of(operating, constraint, level)
     return {**measured, "verdict": verdict, "sentence": sentence_of(verdict, measured, aim, point.source)}
+
+
+def rates_at(
+    threshold: float | None, labels: Values, scores: Values, weights: Values | None, level: float
+) -> dict[str, Any]:
+    """Counts, rates and their intervals at a threshold, on some rows; all None without a threshold."""
+    rows = _rows(labels, scores, weights)
+    return _Measured(rows, _curve(rows), level, ("precision", "recall", "fpr")).at(threshold)
 
 
 class _Measured(NamedTuple):

@@ -78,6 +78,7 @@ def _headline(labels: list[dict[str, Any]]) -> tuple[str, str]:
         return f"No constraint was asked for: each of {len(labels)} labels has the threshold of its best F-score.", mood
     said = {
         "met": "met",
+        "too few rows": "not to be told from so few rows",
         "within chance": "not met, though within chance,",
         "missed": "not met",
         "no threshold": "without a threshold",

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from aimfor.aims import Aim, PointAim, rate_of
+from aimfor.operating_points import Confusion
 
 # Telling
 
 
-def verdict_of(operating: dict[str, Any], constraint: dict[str, Any] | None) -> str:
+def verdict_of(operating: dict[str, Any], constraint: dict[str, Any] | None, level: float) -> str:
     """`met`, `missed`, `within chance` (missed, but the interval holds the target), `no threshold`, `no constraint`,
-    or `unknown` where the rows cannot tell."""
+    `too few rows` where even a perfect result on them would not have shown it, or `unknown` where there are none."""
     if operating["threshold"] is None:
         return "no threshold"
     if constraint is None:
@@ -19,14 +20,24 @@ def verdict_of(operating: dict[str, Any], constraint: dict[str, Any] | None) -> 
     if constraint["held"] is None:
         return "unknown"
     if constraint["held"]:
-        return "met"
+        return "met" if _could_show(operating, constraint, level) else "too few rows"
     interval = operating["intervals"] and operating["intervals"][constraint["rate"]]
     near = interval is not None and interval[0] <= constraint["target"] <= interval[1]
     return "within chance" if near else "missed"
 
 
+def _could_show(operating: dict[str, Any], constraint: dict[str, Any], level: float) -> bool:
+    """Whether the interval would be on the right side of the target if all rows that count had gone well."""
+    if operating["intervals"] is None:
+        return True  # weighted rows have no interval to ask
+    counted = Confusion(*(operating[name] for name in Confusion._fields)).of(constraint["rate"])[1]
+    room = ((1 - level) / 2) ** (1 / counted)  # the end of the exact interval of `counted` successes
+    return room >= constraint["target"] if constraint["sense"] == ">=" else 1 - room <= constraint["target"]
+
+
 OPENINGS = {
     "met": "Met",
+    "too few rows": "Too few rows to tell",
     "missed": "Not met",
     "within chance": "Not met on these rows, though within chance",
     "no constraint": "No constraint was asked for",
@@ -41,12 +52,22 @@ def sentence_of(verdict: str, measured: dict[str, Any], aim: Aim, source: str) -
     objective, other = ("recall", "precision")
     if isinstance(aim, PointAim):
         objective, other = (rate_of(name).name for name in (aim.objective, aim.constrained))
-    text = f"{OPENINGS[verdict]}: at threshold {operating['threshold']:.4g} the model "
+    opening = OPENINGS[verdict]
+    if verdict == "met" and not _is_sure(operating, constraint):
+        opening = "Met on these rows, though the interval reaches beyond the target"
+    text = f"{opening}: at threshold {operating['threshold']:.4g} the model "
     text += f"{_did(objective, operating, measured['level'])} and {_did(other, operating, measured['level'])}"
     if constraint is None:
         return text + f", the {measured['chosen']} on {source}."
     sense = "at least" if constraint["sense"] == ">=" else "at most"
     return text + f"; asked was {sense} {100 * constraint['target']:.6g} %."
+
+
+def _is_sure(operating: dict[str, Any], constraint: dict[str, Any]) -> bool:
+    interval = operating["intervals"] and operating["intervals"][constraint["rate"]]
+    if interval is None:
+        return True
+    return interval[0] >= constraint["target"] if constraint["sense"] == ">=" else interval[1] <= constraint["target"]
 
 
 def _did(rate: str, operating: dict[str, Any], level: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -15,14 +15,12 @@ import pyarrow.compute
 
 from aimfor._base.errors import DataError
 from aimfor.tables._reading import one_line
-from aimfor.tables._text_types import is_stray, numbers_in_texts
+from aimfor.tables._text_types import dates_in_texts, from_texts, is_stray, numbers_in_texts
 
 pc: Any = pyarrow.compute  # its functions are made at run time, where a type checker does not see them
 
-KINDS = ("numeric", "boolean", "categorical")
-MOST_COUNTED = 50_000  # texts of a column that are counted; with more, the rare ones are forgotten on the way
+KINDS = ("numeric", "boolean", "categorical", "date", "text")
 MOST_NAMES = 2000  # names that a misspelt one is compared with
-FEWEST_FOR_IDS = 20  # so many whole numbers in rising order are hardly so by chance
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class Column:
 
     Attributes:
         name: of the column.
-        kind: "numeric", "boolean", "categorical" or "dropped".
+        kind: "numeric", "boolean", "categorical", "date", "text" or "dropped".
         reason: why it is dropped, else None.
         forced: the user said so; it stays even where all its values differ.
     """
@@ -115,8 +113,10 @@ def _column(name: str, kind: pa.DataType, wish: str | None) -> Column:
         return Column(name, "dropped", "index")
     if pa.types.is_null(kind):
         return Column(name, "dropped", "all missing")
+    if is_date(kind):
+        return Column(name, "date")
     if pa.types.is_temporal(kind):
-        return Column(name, "dropped", "time")
+        return Column(name, "dropped", "time of day or duration")
     if pa.types.is_nested(kind):
         return Column(name, "dropped", "nested")
     if not readable:
@@ -130,6 +130,11 @@ def _column(name: str, kind: pa.DataType, wish: str | None) -> Column:
 def is_number(kind: pa.DataType) -> bool:
     """Whether a type is one of whole, floating or decimal numbers."""
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+
+
+def is_date(kind: pa.DataType) -> bool:
+    """Whether a type is one of dates or moments."""
+    return pa.types.is_date(kind) or pa.types.is_timestamp(kind)
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -189,105 +194,34 @@ def texts(name: str, array: pa.Array) -> pa.Array:
     return pc.if_else(whole, as_whole, values.cast(pa.string()))
 
 
-# Counts over the training rows
+def moments(name: str, array: pa.Array, form: str | None = None) -> np.ndarray:
+    """A column of dates as seconds since 1970, float64, with NaN where they are missing.
+
+    Args:
+        name: of the column.
+        array: its values, dates or texts.
+        form: of dates in texts, such as "%d.%m.%Y"; None for that of ISO 8601.
+
+    Raises:
+        DataError: where it cannot hold dates.
+    """
+    if is_text(array.type):
+        cells = array.cast(pa.string())
+        array = dates_in_texts(cells, form) if form else _iso_dates(cells)
+    elif pa.types.is_null(array.type):
+        return np.full(len(array), np.nan)
+    elif not is_date(array.type):
+        raise DataError(f"column {name!r} holds {array.type}, where dates are needed")
+    zone = array.type.tz if pa.types.is_timestamp(array.type) else None
+    seconds = array.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64()).cast(pa.float64(), safe=False)
+    return pc.fill_null(seconds, np.nan).to_numpy(zero_copy_only=False) / 1e6
 
 
-@dataclass
-class Tally:
-    """What the training rows have in a numeric or boolean column."""
-
-    num_rows: int = 0
-    num_missing: int = 0
-    mean: float = 0.0
-    squares: float = 0.0  # sum of squared differences from the mean
-    low: float = np.inf
-    high: float = -np.inf
-    last: float = np.nan
-    rising: bool = True
-    falling: bool = True
-
-    def add_(self, name: str, array: pa.Array) -> None:
-        """Count some more rows."""
-        values = numbers(name, array)
-        self.num_rows += len(values)
-        absent = np.isnan(values)
-        if absent.any():
-            values = values[~absent]
-            self.num_missing += len(absent) - len(values)
-        if not len(values):
-            return
-        if self.rising or self.falling:
-            first = int(np.isnan(self.last))
-            earlier, later = np.append(self.last, values[:-1])[first:], values[first:]
-            self.rising &= bool((later > earlier).all())
-            self.falling &= bool((later < earlier).all())
-        self.last = float(values[-1])
-        self.low, self.high = min(self.low, float(values.min())), max(self.high, float(values.max()))
-        self._add_moments_(values)
-
-    def _add_moments_(self, values: np.ndarray) -> None:
-        # The sum of squares less the squared sum loses all digits where the mean is large; this way does not.
-        before = self.num_rows - self.num_missing - len(values)
-        total = before + len(values)
-        with np.errstate(over="ignore", invalid="ignore"):
-            mean = values.mean()
-            difference = mean - self.mean
-            self.squares += float(((values - mean) ** 2).sum() + difference**2 * before * len(values) / total)
-            self.mean += float(difference * len(values) / total)
-
-    def scale(self, name: str) -> float:
-        """The standard deviation."""
-        # Differences below 1e-162 have squares of 0; and all values are one where only their being missing differs.
-        scale = float(np.sqrt(self.squares / (self.num_rows - self.num_missing))) or self.high - self.low or 1.0
-        if not (np.isfinite(scale) and np.isfinite(self.mean)):
-            raise DataError(f"column {name!r} holds {max(-self.low, self.high)}: numbers must be below 1e150 in size")
-        return scale
-
-    def judged(self, column: Column, kind: pa.DataType) -> Column:
-        """The column, dropped where nothing can be learned from it."""
-        if self.num_missing == self.num_rows:
-            if column.forced and not pa.types.is_null(kind):
-                raise DataError(f"--numeric: column {column.name!r} holds no numbers in the training rows")
-            return replace(column, kind="dropped", reason="all missing")
-        if self.low == self.high and not self.num_missing:
-            return replace(column, kind="dropped", reason="constant")
-        ordered = (self.rising or self.falling) and not self.num_missing and self.num_rows >= FEWEST_FOR_IDS
-        if pa.types.is_integer(kind) and ordered and not column.forced:
-            return replace(column, kind="dropped", reason="all unique")
-        return column
-
-
-@dataclass
-class TextTally:
-    """What the training rows have in a categorical column."""
-
-    num_rows: int = 0
-    num_missing: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
-    unique: bool = True
-
-    def add_(self, name: str, array: pa.Array) -> None:
-        """Count some more rows."""
-        array = texts(name, array)
-        self.num_rows += len(array)
-        self.num_missing += array.null_count
-        found = pc.value_counts(array.drop_null())
-        new = dict(zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True))
-        self.unique = self.unique and len(new) == len(array) - array.null_count and self.counts.keys().isdisjoint(new)
-        self.counts.update(new)
-        if len(self.counts) > MOST_COUNTED:
-            self.counts = Counter(dict(self.most_common(MOST_COUNTED // 2)))
-
-    def most_common(self, count: int) -> list[tuple[str, int]]:
-        """The most frequent texts with their counts; of equally frequent ones the first by name."""
-        return sorted(self.counts.items(), key=lambda item: (-item[1], item[0]))[:count]
-
-    def judged(self, column: Column, kind: pa.DataType) -> Column:
-        """The column, dropped where nothing can be learned from it."""
-        if self.num_missing == self.num_rows:
-            return replace(column, kind="dropped", reason="all missing")
-        if len(self.counts) == 1 and not self.num_missing:
-            return replace(column, kind="dropped", reason="constant")
-        if self.unique and is_text(kind) and not column.forced:
-            return replace(column, kind="dropped", reason="all unique")
-        return column
+def _iso_dates(cells: pa.Array) -> pa.Array:
+    try:
+        return from_texts(cells, pa.timestamp("us"))
+    except pa.ArrowInvalid:
+        shape = r"^\s*\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?\s*$"
+        right = pc.fill_null(pc.match_substring_regex(cells, shape), False)
+        day = pc.utf8_slice_codeunits(pc.utf8_trim_whitespace(pc.if_else(right, cells, None)), 0, 10)
+        return pc.strptime(day, format="%Y-%m-%d", unit="us", error_is_null=True)

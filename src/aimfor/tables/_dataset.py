@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -11,20 +10,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
 from scipy import sparse
 
 from aimfor._base.errors import DataError
 from aimfor._base.stored_rows import RowWriter, StoredRows
-from aimfor.tables._columns import check_name, is_number, is_text, numbers, said, texts
+from aimfor.tables._columns import check_name, said
 from aimfor.tables._labels import Labels, read_labels
 from aimfor.tables._matrix import Matrix, widened
 from aimfor.tables._preparation import Preparation
 from aimfor.tables._reading import SIZE
-from aimfor.tables._split import PARTS, split_rows
-from aimfor.tables._table import MemoryTable, Table
-
-pc: Any = pyarrow.compute  # its functions are made at run time, where a type checker does not see them
+from aimfor.tables._row_columns import groups_of, times_of, weights_of
+from aimfor.tables._split import DROPPED, PARTS, check_classes, split_rows
+from aimfor.tables._suspicions import (
+    MOST_COMPARED,
+    hash_sample,
+    later_than,
+    row_hashes,
+    suspicious_columns,
+    with_twins_together,
+)
+from aimfor.tables._table import MemoryTable, Remark, Table
 
 MEMORY = 256 * 2**20  # bytes of features that are held in memory
 FLOAT = 4  # bytes of a feature
@@ -35,7 +40,7 @@ class SplitPart(NamedTuple):
 
     Attributes:
         features: float32 `[n, D]`: an array, a CSR matrix or `StoredRows`.
-        labels: uint8 0/1, `[n]` or `[n, L]`.
+        labels: uint8: 0/1 or numbers of classes `[n]`, or 0/1 `[n, L]`.
         weights: float64 `[n]`, or None for 1.
     """
 
@@ -50,13 +55,15 @@ class Dataset:
 
     Attributes:
         train, validation, test: the rows of each part; a part whose share is 0 has none.
-        split: uint8 `[n]`, the part of each row of the files: 0 train, 1 validation, 2 test.
+        split: uint8 `[n]`, the part of each row of the files: 0 train, 1 validation, 2 test, 3 without a label.
         preparation: how columns became features; None where the files held features.
         label_names: one for each label.
-        classes: texts of the negative and the positive class.
+        classes: texts of the negative and the positive class, or of all classes where they are more than two.
         said: what was understood of the columns, in one line.
         summary: rows and positives of each part, and what each column holds in the training rows, as plain data.
         fingerprint: of the files.
+        remarks: what the user should know about the data.
+        row_hashes: hashes of some training rows, by which `evaluate` notices rows that the model was fitted on.
     """
 
     train: SplitPart
@@ -65,10 +72,17 @@ class Dataset:
     split: np.ndarray
     preparation: Preparation | None
     label_names: tuple[str, ...]
-    classes: tuple[str, str]
+    classes: tuple[str, ...]
     said: str
     summary: dict[str, Any]
     fingerprint: str
+    remarks: tuple[Remark, ...] = ()
+    row_hashes: tuple[str, ...] | None = None
+
+    @property
+    def multiclass(self) -> bool:
+        """Whether each row has one of three or more classes."""
+        return len(self.classes) > 2
 
 
 def prepare(
@@ -113,7 +127,7 @@ def prepare(
         asked = {"weight": weight, "group": group, "time": time, "numeric": numeric, "categorical": categorical}
         for name, value in (asked | {"drop": drop}).items():
             if value:
-                raise DataError(f"{name} must be left out, as {source.name} has no columns, got {value!r}")
+                raise DataError(f"--{name} names a column, but {source.name} has no named columns: leave it out")
         return _from_matrix(source, labels, positive, validation, test, seed)
     read = labels_of(source, labels, positive)
     others: dict[str, str | None] = {}
@@ -123,20 +137,32 @@ def prepare(
             others[name] = option
     others |= dict.fromkeys(labels)
     weights = None if weight is None else weights_of(source, weight)
-    split = split_rows(
-        read.values,
+    split = _split(
+        read,
         validation=validation,
         test=test,
         seed=seed,
-        groups=None if group is None else _groups(source, group),
-        times=None if time is None else _times(source, time),
+        groups=None if group is None else groups_of(source, group),
+        times=None if time is None else times_of(source, time),
     )
-    preparation = Preparation.learn(
-        source, split == 0, others=others, numeric=numeric, categorical=categorical, drop=drop
-    )
+    wishes: dict[str, Any] = {"others": others, "numeric": numeric, "categorical": categorical, "drop": drop}
+    preparation = Preparation.learn(source, split == 0, **wishes)
+    remarks = list(source.remarks)
+    twins = row_hashes(source, preparation) if len(split) <= MOST_COMPARED else None
+    if twins is not None:
+        fixed = group is not None or time is not None
+        moved, remark = with_twins_together(source, preparation, split, twins, fixed=fixed)
+        remarks += [remark] if remark else []
+        if (moved != split).any():
+            split = moved
+            check_classes(read.values, split, [part for part in range(len(PARTS)) if (split == part).any()])
+            preparation = Preparation.learn(source, split == 0, **wishes)
     features = _collect(source, preparation, split, folder, memory)
     pa.default_memory_pool().release_unused()  # training needs the room that reading took
     parts = _parts(features, read, weights, split)
+    remarks += suspicious_columns(preparation, parts[0].features, parts[0].labels, read)
+    remarks += later_than(source, preparation, time)
+    summary = _summary(read, parts, said(preparation.columns_), preparation.summary_, remarks)
     return Dataset(
         *parts,
         split=split,
@@ -144,9 +170,26 @@ def prepare(
         label_names=read.names,
         classes=read.classes,
         said=said(preparation.columns_),
-        summary=_summary(read, parts, said(preparation.columns_), preparation.summary_),
+        summary=summary,
         fingerprint=source.fingerprint,
+        remarks=tuple(remarks),
+        row_hashes=None if twins is None else hash_sample(twins, split),
     )
+
+
+def _split(read: Labels, **options: Any) -> np.ndarray:
+    """The part of each row; rows without a label have none."""
+    present = read.present
+    if present is None:
+        return split_rows(read.values, **options)
+    if not present.any():
+        raise DataError("no row has a label: check the column that --label names")
+    chosen: dict[str, Any] = {
+        name: value[present] if isinstance(value, np.ndarray) else value for name, value in options.items()
+    }
+    split = np.full(len(present), DROPPED, dtype=np.uint8)
+    split[present] = split_rows(read.values[present], **chosen)
+    return split
 
 
 def labels_of(
@@ -166,13 +209,13 @@ def labels_of(
     if isinstance(source, Table):
         return read_labels(source, names, positive, known=known)
     if source.labels is None:
-        raise DataError(f"{source.paths[0]} must have labels, got none (NPZ has them as y)")
+        raise DataError(f"{source.paths[0]} has no labels (NPZ has them as y)")
     matrix = source.labels.reshape(len(source.labels), -1)
     if len(names) <= 1 and source.labels.ndim == 2:
         names = source.label_names or [str(index) for index in range(matrix.shape[1])]
     names = names or ["label"]
     if len(names) != matrix.shape[1]:
-        raise DataError(f"label must name each label of {source.name}, got {', '.join(names)}")
+        raise DataError(f"--label must name each of the {matrix.shape[1]} labels of {source.name}, not {len(names)}")
     columns = dict(zip(names, matrix.T, strict=True))
     return read_labels(MemoryTable(pa.table(columns)), names, positive, known=known)
 
@@ -195,14 +238,14 @@ def features_of(
     """
     if isinstance(source, Matrix):
         if preparation is not None:
-            raise DataError(f"{source.name} must have the columns of the training data, got unnamed features")
+            raise DataError(f"{source.name} has no named columns, but the model needs those of its training data")
         yield from _matrix_pieces(source, num_features)
         return
     if preparation is None:
-        raise DataError(f"{source.name} must be SVMlight or NPZ like the training data, got {source.format.name}")
+        raise DataError(f"{source.name} is {source.format.name}, but the model was trained on SVMlight or NPZ")
     for name in preparation.inputs:
         if name not in source.schema.names:
-            raise DataError(f"column {name!r} is missing, the model needs it")
+            raise DataError(f"column {name!r} is missing: the model needs it")
     for batch in source.batches(preparation.inputs, texts=preparation.texts):
         yield preparation.apply(batch)
 
@@ -215,7 +258,7 @@ def _matrix_pieces(source: Matrix, num_features: int | None) -> Iterator[Any]:
     if sparse.issparse(features) and found < wanted:
         features = widened(features, wanted)
     elif found != wanted:
-        raise DataError(f"{source.name} must have {wanted} features, got {found}")
+        raise DataError(f"{source.name} has {found} features, but the model needs {wanted}")
     for start in range(0, features.shape[0], SIZE):
         yield features[start : start + SIZE]
 
@@ -224,7 +267,7 @@ def _from_matrix(
     source: Matrix, names: Sequence[str], positive: str | None, validation: float, test: float, seed: int
 ) -> Dataset:
     read = labels_of(source, names, positive)
-    split = split_rows(read.values, validation=validation, test=test, seed=seed)
+    split = _split(read, validation=validation, test=test, seed=seed)
     features = [source.features[np.flatnonzero(split == part)] for part in range(len(PARTS))]
     kind = "sparse" if sparse.issparse(source.features) else "dense"
     line = f"{source.features.shape[1]} features ({kind}, taken as they are)"
@@ -236,7 +279,7 @@ def _from_matrix(
         label_names=read.names,
         classes=read.classes,
         said=line,
-        summary=_summary(read, parts, line, []),
+        summary=_summary(read, parts, line, [], []),
         fingerprint=source.fingerprint,
     )
 
@@ -244,8 +287,8 @@ def _from_matrix(
 def _collect(source: Table, preparation: Preparation, split: np.ndarray, folder: Path, memory: int) -> list[Any]:
     """The features of each part, in memory or in files."""
     width = len(preparation.feature_names_out)
-    counts = np.bincount(split, minlength=len(PARTS)).tolist()
-    all_fit = len(split) * width * FLOAT <= memory
+    counts = [int((split == part).sum()) for part in range(len(PARTS))]
+    all_fit = sum(counts) * width * FLOAT <= memory
     # Training reads batches and can do so from a file; the small parts are read whole, again and again.
     stored = [not all_fit and (part == 0 or count * width * FLOAT > memory // 4) for part, count in enumerate(counts)]
     paths = [folder / f"{name}.rows" for name in PARTS]
@@ -281,63 +324,25 @@ def _parts(features: Sequence[Any], read: Labels, weights: np.ndarray | None, sp
     ]
 
 
-def _summary(read: Labels, parts: Sequence[SplitPart], line: str, columns: list[dict[str, Any]]) -> dict[str, Any]:
-    positives = {
-        name: dict(zip(read.names, part.labels.sum(axis=0, dtype=np.int64).reshape(-1).tolist(), strict=True))
-        for name, part in zip(PARTS, parts, strict=True)
-    }
+def _summary(
+    read: Labels, parts: Sequence[SplitPart], line: str, columns: list[dict[str, Any]], remarks: Sequence[Remark]
+) -> dict[str, Any]:
     return {
         "said": line,
         "rows": {name: len(part.labels) for name, part in zip(PARTS, parts, strict=True)},
-        "positives": positives,
+        "positives": {
+            name: dict(zip(read.names, _positives(part.labels, read), strict=True))
+            for name, part in zip(PARTS, parts, strict=True)
+        },
         "classes": list(read.classes),
         "columns": columns,
+        "choice": read.choice,
+        "without_label": 0 if read.present is None else int((~read.present).sum()),
+        "warnings": [remark._asdict() for remark in remarks],
     }
 
 
-# Columns that are no features
-
-
-def weights_of(source: Table, name: str) -> np.ndarray:
-    """The weights in a column, finite and at least 0."""
-    parts = [numbers(name, batch.column(name), strict=True) for batch in source.batches([name])]
-    weights = np.concatenate(parts)
-    wrong = ~(np.isfinite(weights) & (weights >= 0))
-    if wrong.any():
-        raise DataError(f"weight column {name!r} must hold finite numbers >= 0, got {weights[wrong][0]}")
-    return weights
-
-
-def _groups(source: Table, name: str) -> np.ndarray:
-    """A number for each row that is the same where the text of the group is: its hash, so that no texts are kept."""
-    parts = []
-    for batch in source.batches([name], texts=[name]):
-        found = texts(name, batch.column(name)).dictionary_encode()
-        _all_there("group", name, found)
-        hashes = [hashlib.blake2b(text.encode(), digest_size=8).digest() for text in found.dictionary.to_pylist()]
-        codes = np.frombuffer(b"".join(hashes), dtype="<u8")
-        parts.append(codes[found.indices.to_numpy(zero_copy_only=False)])
-    return np.concatenate(parts)
-
-
-def _times(source: Table, name: str) -> np.ndarray:
-    kind = source.schema.field(name).type
-    if not (pa.types.is_temporal(kind) or is_number(kind)):
-        got = "texts that are no dates" if is_text(kind) else kind
-        raise DataError(f"time column {name!r} must hold dates, times or numbers, got {got}")
-    parts = []
-    for batch in source.batches([name]):
-        column = batch.column(name)
-        if pa.types.is_temporal(kind):
-            column = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
-            _all_there("time", name, column)
-            parts.append(column.to_numpy(zero_copy_only=False))
-        else:
-            parts.append(numbers(name, column, strict=True))
-            _all_there("time", name, pa.array(parts[-1], from_pandas=True))
-    return np.concatenate(parts)
-
-
-def _all_there(what: str, name: str, column: pa.Array) -> None:
-    if column.null_count:
-        raise DataError(f"{what} column {name!r} must have a value in every row, got missing ones")
+def _positives(labels: np.ndarray, read: Labels) -> list[int]:
+    if read.multiclass:
+        return [int((labels == number).sum()) for number in range(len(read.classes))]
+    return labels.sum(axis=0, dtype=np.int64).reshape(-1).tolist()

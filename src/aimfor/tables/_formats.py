@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from aimfor._base.errors import DataError
-from aimfor.tables import _columnar, _delimited, _matrix_files, _writers
+from aimfor.tables import _columnar, _delimited, _excel, _json_lines, _matrix_files, _writers
 from aimfor.tables._reading import ReadOptions, is_gzip
 
 Facts = Callable[[Path, ReadOptions], tuple[pa.Schema, "int | None"]]
@@ -88,6 +88,8 @@ for _format in (
     Format(
         "Arrow", (".arrow", ".feather"), _columnar.arrow_facts, _columnar.arrow_pieces, writer=_writers.arrow_writer
     ),
+    Format("JSON Lines", (".jsonl", ".ndjson"), _json_lines.json_facts, _json_lines.json_pieces, gzipped=True),
+    Format("Excel", (".xlsx",), _excel.excel_facts, _excel.excel_pieces),
     Format("SVMlight", (".svm", ".libsvm", ".svmlight"), matrix=_matrix_files.read_svmlight, gzipped=True),
     Format("NPZ", (".npz",), matrix=_matrix_files.read_npz),
 ):

@@ -2,105 +2,33 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from aimfor._base.errors import DataError, ModelFileError
-from aimfor.tables._columns import Column, Tally, TextTally, numbers, texts, understand
+from aimfor.tables._columns import Column, understand
+from aimfor.tables._features import MOST_CATEGORIES, ColumnFeatures, Numbers, features_from
+from aimfor.tables._stored_features import entries_of, read_features, rule
 from aimfor.tables._table import BatchSource, MemoryTable
+from aimfor.tables._tallies import AnyTally, DateTally, Tally, TextTally
+from aimfor.tables._text_types import Meaning
 
-pc: Any = pyarrow.compute  # its functions are made at run time, where a type checker does not see them
-
-MOST_CATEGORIES = 64  # of a column, that get a feature of their own
 MOST_SHOWN = 10  # of a column, in a summary
 MOST_COLUMNS = 1_000_000  # of a stored preparation
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """A numeric or boolean column: (x - mean) / scale or x itself, and whether it is missing.
-
-    Attributes:
-        name: of the column.
-        kind: "numeric" or "boolean".
-        mean: of the training rows; stands where a value is missing.
-        scale: standard deviation of the training rows; 1 for booleans, which are not centred either.
-        missing: training rows lacked values, so there is a second feature, 1 where the value is missing.
-    """
-
-    name: str
-    kind: str
-    mean: float
-    scale: float
-    missing: bool
-
-    def feature_names(self) -> list[str]:
-        """One or two names."""
-        return [self.name, f"{self.name} is missing"][: 1 + self.missing]
-
-    def fill_(self, array: pa.Array, out: np.ndarray) -> None:
-        """Write the features of the rows, `[1 or 2, b]`."""
-        values = numbers(self.name, array)
-        absent = np.isnan(values)
-        numeric = self.kind == "numeric"
-        with np.errstate(over="ignore", invalid="ignore"):  # looked at below
-            out[0] = (values - self.mean) / self.scale if numeric else values
-        if absent.any():
-            out[0, absent] = 0 if numeric else self.mean
-        finite = np.isfinite(out[0])
-        if not finite.all():
-            raise DataError(f"column {self.name!r} must hold finite numbers of usual size, got {values[~finite][0]}")
-        if self.missing:
-            out[1] = absent
-
-
-@dataclass(frozen=True)
-class Categories:
-    """A categorical column: one feature for each frequent category, all 0 where it is another.
-
-    Attributes:
-        name: of the column.
-        kind: "categorical".
-        categories: the most frequent texts of the training rows, at most `MOST_CATEGORIES`.
-        missing: training rows lacked values, so being missing is a category of its own.
-    """
-
-    name: str
-    kind: str
-    categories: tuple[str, ...]
-    missing: bool
-
-    def feature_names(self) -> list[str]:
-        """One name for each category."""
-        names = [f"{self.name} = {category}" for category in self.categories]
-        return [*names, f"{self.name} is missing"] if self.missing else names
-
-    def fill_(self, array: pa.Array, out: np.ndarray) -> None:
-        """Write the features of the rows, `[number of features, b]`."""
-        array = texts(self.name, array)
-        out[:] = 0
-        index = pc.index_in(array, value_set=pa.array(self.categories, pa.string()), skip_nulls=True)
-        found = pc.fill_null(index, -1).to_numpy(zero_copy_only=False)
-        rows = np.flatnonzero(found >= 0)
-        out[found[rows], rows] = 1
-        if self.missing:
-            out[-1] = array.is_null().to_numpy(zero_copy_only=False)
-
-
 class Preparation(TransformerMixin, BaseEstimator):
-    """Turns columns of numbers, booleans and texts into float32 features, for rows of any order of columns.
+    """Turns columns of numbers, booleans, dates and texts into float32 features, for rows of any order of columns.
 
-    Numbers are centred and scaled; a missing one becomes the mean. Of the texts of a column the 64 most frequent have a
-    feature each, which is 1 or 0; a text that is rarer or was never seen has 0 in all of them. Where training rows
-    lacked values, one more feature tells which rows do. Columns beyond those that were learned are not looked at.
+    Numbers are centred and scaled; a missing one becomes the mean. Of the categories of a column the 64 most frequent
+    have a feature each, which is 1 or 0; rarer ones share 64 more by their hash. Dates become year, month, weekday,
+    hour and days since the first. Words and pairs of words of longer texts share features by their hash. Where training
+    rows lacked values, one more feature marks the rows that do. Other columns are ignored.
 
     Args:
         numeric, categorical, drop: names of columns that are to be taken so, whatever their type.
@@ -150,7 +78,7 @@ class Preparation(TransformerMixin, BaseEstimator):
         new = cls(numeric=numeric, categorical=categorical, drop=drop)
         wanted = understand(table.schema, others=others or {}, numeric=numeric, categorical=categorical, drop=drop)
         tallies = {
-            column.name: TextTally() if column.kind == "categorical" else Tally()
+            column.name: _tally(column, table.meanings.get(column.name))
             for column in wanted
             if column.kind != "dropped"
         }
@@ -163,26 +91,26 @@ class Preparation(TransformerMixin, BaseEstimator):
             start = end
             for name, tally in tallies.items():
                 tally.add_(name, batch.column(name))
-        new._settle_(wanted, tallies, table.schema)
+        new._settle_(wanted, tallies, table)
         return new
 
-    def _settle_(self, wanted: Sequence[Column], tallies: Mapping[str, Tally | TextTally], schema: pa.Schema) -> None:
+    def _settle_(self, wanted: Sequence[Column], tallies: Mapping[str, AnyTally], table: BatchSource) -> None:
         self.columns_: list[Column] = []
         self.summary_: list[dict[str, Any]] = []
-        parts: list[Numbers | Categories] = []
+        parts: list[ColumnFeatures] = []
         for column in wanted:
             tally = tallies.get(column.name)
             if tally is not None:
-                column = tally.judged(column, schema.field(column.name).type)
-            part = _part(column, tally)
+                column = tally.judged(column, table.schema.field(column.name).type)
+            part = features_from(column, tally, table.meanings.get(column.name))
             parts += [part] if part else []
             self.columns_.append(column)
             self.summary_.append(_summary(column, tally, part))
         if not parts:
-            raise DataError("the data must have a column to learn from, got none that differs between training rows")
+            raise DataError("no column is left to learn from: none differs between the training rows")
         self._take_(parts)
 
-    def _take_(self, parts: Sequence[Numbers | Categories]) -> None:
+    def _take_(self, parts: Sequence[ColumnFeatures]) -> None:
         self.parts_ = tuple(parts)
         self.feature_names_in_ = np.array(self.inputs, dtype=object)
         self.n_features_in_ = len(parts)
@@ -195,7 +123,7 @@ class Preparation(TransformerMixin, BaseEstimator):
     @property
     def texts(self) -> list[str]:
         """Those of them that are wanted as texts."""
-        return [part.name for part in self.parts_ if part.kind == "categorical"]
+        return [part.name for part in self.parts_ if part.from_texts]
 
     @property
     def feature_names_out(self) -> list[str]:
@@ -214,7 +142,7 @@ class Preparation(TransformerMixin, BaseEstimator):
         start = 0
         for part, width in zip(self.parts_, widths, strict=True):
             if part.name not in names:
-                raise DataError(f"column {part.name!r} is missing, the model needs it")
+                raise DataError(f"column {part.name!r} is missing: the model needs it")
             part.fill_(batch.column(part.name), out[start : start + width])
             start += width
         return np.ascontiguousarray(out.T)
@@ -248,7 +176,7 @@ class Preparation(TransformerMixin, BaseEstimator):
 
     def to_dict(self) -> dict[str, Any]:
         """What was learned, as plain data for JSON."""
-        return {"columns": [asdict(part) | _plain(part) for part in self.parts_]}
+        return {"columns": [part.to_dict() for part in self.parts_]}
 
     @classmethod
     def from_dict(cls, given: Any) -> Preparation:
@@ -258,11 +186,11 @@ class Preparation(TransformerMixin, BaseEstimator):
             ModelFileError: where an entry is not what it must be.
         """
         try:
-            columns = _entries("preparation", given, ("columns",))["columns"]
-            _rule(isinstance(columns, list) and 1 <= len(columns) <= MOST_COLUMNS, "columns", "must be a list", columns)
-            parts = [_read_part(column) for column in columns]
+            columns = entries_of("preparation", given, ("columns",))["columns"]
+            rule(isinstance(columns, list) and 1 <= len(columns) <= MOST_COLUMNS, "columns", "must be a list", columns)
+            parts = [read_features(column) for column in columns]
             names = {part.name for part in parts}
-            _rule(len(names) == len(parts), "columns", "must have names that differ", len(parts) - len(names))
+            rule(len(names) == len(parts), "columns", "must have names that differ", len(parts) - len(names))
         except DataError as error:
             raise ModelFileError(str(error)) from None
         new = cls()
@@ -270,28 +198,33 @@ class Preparation(TransformerMixin, BaseEstimator):
         return new
 
 
-def _part(column: Column, tally: Tally | TextTally | None) -> Numbers | Categories | None:
-    if tally is None or column.kind == "dropped":
-        return None
-    missing = tally.num_missing > 0
-    if isinstance(tally, TextTally):
-        categories = tuple(text for text, _ in tally.most_common(MOST_CATEGORIES))
-        return Categories(column.name, "categorical", categories, missing)
-    scale = tally.scale(column.name) if column.kind == "numeric" else 1.0
-    return Numbers(column.name, column.kind, tally.mean, scale, missing)
+def _tally(column: Column, meaning: Meaning | None) -> AnyTally:
+    if column.kind == "categorical":
+        return TextTally()
+    if column.kind == "date":
+        return DateTally(meaning.form if meaning else None)
+    return Tally(decimal=(meaning and meaning.decimal) or ".")
 
 
-def _summary(column: Column, tally: Tally | TextTally | None, part: Numbers | Categories | None) -> dict[str, Any]:
-    shown = isinstance(part, Numbers)
-    return {
+def _summary(column: Column, tally: AnyTally | None, part: ColumnFeatures | None) -> dict[str, Any]:
+    learned = isinstance(part, Numbers)
+    # Values of a dropped column are nobody's business: it may hold names or addresses.
+    counted = tally if isinstance(tally, TextTally) and part is not None and column.kind == "categorical" else None
+    facts: dict[str, Any] = {
         "name": column.name,
         "kind": column.kind,
         "reason": column.reason,
         "missing": tally.num_missing / tally.num_rows if tally and tally.num_rows else None,
-        "mean": part.mean if shown else None,
-        "scale": part.scale if shown else None,
-        "categories": [list(item) for item in tally.most_common(MOST_SHOWN)] if isinstance(tally, TextTally) else None,
+        "mean": part.mean if learned else None,
+        "scale": part.scale if learned else None,
+        "categories": [list(item) for item in counted.most_common(MOST_SHOWN)] if counted else None,
     }
+    if part is not None and isinstance(tally, (Tally, DateTally)):
+        facts |= {"low": tally.low, "high": tally.high}
+    if counted:
+        frequent = sum(count for _, count in counted.most_common(MOST_CATEGORIES))
+        facts["rare"] = 1 - frequent / max(1, counted.num_rows - counted.num_missing)
+    return facts
 
 
 def _as_table(X: Any) -> pa.Table:
@@ -308,57 +241,3 @@ def _as_table(X: Any) -> pa.Table:
         return pa.Table.from_pandas(X, preserve_index=False)
     except pa.ArrowException as error:
         raise DataError(f"X must have columns of one type each, got {' '.join(map(str, error.args))[:200]}") from None
-
-
-# Reading a stored preparation
-
-
-def _plain(part: Numbers | Categories) -> dict[str, Any]:
-    return {"categories": list(part.categories)} if isinstance(part, Categories) else {}
-
-
-def _read_part(given: Any) -> Numbers | Categories:
-    kind = given.get("kind") if isinstance(given, Mapping) else None
-    if kind == "categorical":
-        entries = _entries("a column", given, ("name", "kind", "categories", "missing"))
-        categories = entries["categories"]
-        right = isinstance(categories, list) and len(categories) <= MOST_CATEGORIES
-        _rule(right, "categories", f"must be a list of at most {MOST_CATEGORIES}", categories)
-        found = tuple(_text("a category", category) for category in categories)
-        _rule(len(set(found)) == len(found), "categories", "must differ", categories)
-        return Categories(_text("name", entries["name"]), kind, found, _flag(entries["missing"]))
-    _rule(kind in ("numeric", "boolean"), "kind", "must be numeric, boolean or categorical", kind)
-    entries = _entries("a column", given, ("name", "kind", "mean", "scale", "missing"))
-    mean, scale = _number("mean", entries["mean"]), _number("scale", entries["scale"])
-    _rule(scale > 0, "scale", "must be above 0", scale)
-    _rule(kind == "numeric" or (scale == 1 and 0 <= mean <= 1), "a boolean column", "must have scale 1", given)
-    return Numbers(_text("name", entries["name"]), str(kind), mean, scale, _flag(entries["missing"]))
-
-
-def _rule(holds: bool, name: str, must: str, value: Any) -> None:
-    if not holds:
-        raise DataError(f"{name} {must}, got {repr(value)[:50]}")
-
-
-def _entries(name: str, given: Any, keys: Sequence[str]) -> Mapping[str, Any]:
-    right = isinstance(given, Mapping) and set(given) == set(keys)
-    _rule(right, name, f"must be an object with {', '.join(keys)}", given)
-    return given
-
-
-def _number(name: str, value: Any) -> float:
-    right = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= 1.7e308
-    _rule(right and math.isfinite(value), name, "must be a finite number", value)
-    return float(value)
-
-
-def _flag(value: Any) -> bool:
-    _rule(isinstance(value, bool), "missing", "must be true or false", value)
-    return value
-
-
-def _text(name: str, value: Any) -> str:
-    right = isinstance(value, str) and len(value) <= 2**20
-    # JSON can hold halves of characters, which no file of rows has.
-    _rule(right and not any("\ud800" <= char <= "\udfff" for char in value), name, "must be a text", value)
-    return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
+import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -72,7 +73,7 @@ def reading(path: Path | str, kind: str) -> Iterator[None]:
         raise DataError(
             f"{path} has bytes that its encoding does not allow: give the right one with --encoding"
         ) from None
-    except (pa.ArrowException, OSError, ValueError, EOFError, zlib.error) as error:
+    except (pa.ArrowException, OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
         reason = getattr(error, "strerror", None) or str(error)
         if row := ROW.fullmatch(reason):
             line, expected, got, text = row.groups()

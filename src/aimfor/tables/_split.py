@@ -7,8 +7,8 @@ import numpy as np
 from aimfor._base.errors import DataError
 from aimfor._base.splitting import quotas
 
-TRAIN, VALIDATION, TEST = range(3)
-PARTS = ("train", "validation", "test")
+TRAIN, VALIDATION, TEST, DROPPED = range(4)
+PARTS = ("train", "validation", "test")  # rows without a label are in none of them
 MOST_HELD = 200_000
 CHUNK = 1_000_000  # rows that are looked at together
 
@@ -30,7 +30,7 @@ def split_rows(
     together.
 
     Args:
-        labels: 0/1, `[n]` or `[n, L]`.
+        labels: 0/1 or numbers of classes, `[n]`; or 0/1 `[n, L]`.
         validation: share of the rows; 0 for none.
         test: likewise.
         seed: of the draw.
@@ -50,11 +50,11 @@ def split_rows(
     """
     for name, share in (("validation", validation), ("test", test)):
         if not 0 <= share < 1:
-            raise DataError(f"{name} must be a share in [0, 1), got {share}")
+            raise DataError(f"the share of {name} rows must be in [0, 1), got {share}")
     if validation + test >= 1:
-        raise DataError(f"validation and test must leave rows to train, got {validation} and {test}")
+        raise DataError(f"no rows are left to train: validation takes {validation} and test {test} of them")
     if groups is not None and times is not None:
-        raise DataError("group and time must not both be given, got both")
+        raise DataError("--group and --time cannot be combined: give one of them")
     counts = {
         part: min(round(share * len(labels)), most_validation)
         for part, share in ((TEST, test), (VALIDATION, validation))
@@ -66,23 +66,24 @@ def split_rows(
         parts = _by_time(times, counts, most_validation)
     else:
         parts = _by_row(labels, counts, seed)
-    _check_classes(labels, parts, [TRAIN, *counts])
+    check_classes(labels, parts, [TRAIN, *counts])
     return parts
 
 
 def _by_row(labels: np.ndarray, counts: dict[int, int], seed: int) -> np.ndarray:
     needed = len(counts) + 1
     if labels.ndim == 1:
-        classes, positives = labels, int((labels == 1).sum())
-        sizes = np.array([len(labels) - positives, positives])
+        classes = labels
+        sizes = np.array([(labels == kind).sum() for kind in range(max(2, int(labels.max()) + 1))])
     else:  # several labels have no one class to keep the share of
-        classes, positives = np.zeros(len(labels), dtype=np.uint8), 0
+        classes = np.zeros(len(labels), dtype=np.uint8)
         sizes = np.array([len(labels)])
     if labels.ndim == 1 and sizes.min() < needed:
-        what = "positives" if positives == sizes.min() else "negatives"
-        raise DataError(f"the data must have at least {needed} {what}, one for each part, got {sizes.min()}")
+        kind = int(sizes.argmin())
+        what = ("negatives", "positives")[kind] if len(sizes) == 2 else f"rows of class number {kind + 1}"
+        raise DataError(f"too few {what}: {needed} are needed, one for each part, and there are {sizes[kind]}")
     if sizes.sum() < needed:
-        raise DataError(f"the data must have at least {needed} rows, one for each part, got {len(labels)}")
+        raise DataError(f"too few rows: {needed} are needed, one for each part, and there are {len(labels)}")
     taken, left = {}, sizes.copy()
     for number, (part, count) in enumerate(counts.items()):
         later = (len(counts) - number) * len(sizes)  # rows that later parts need, one of each class
@@ -142,13 +143,19 @@ def _by_time(times: np.ndarray, counts: dict[int, int], most: int) -> np.ndarray
     return part_of[index]
 
 
-def _check_classes(labels: np.ndarray, parts: np.ndarray, expected: list[int]) -> None:
+def check_classes(labels: np.ndarray, parts: np.ndarray, expected: list[int]) -> None:
     """Each part needs both classes; of several labels, at least one of them must have both."""
     for part in expected:
-        rows = labels[parts == part].reshape(-1, labels[0].size)
-        positives = rows.sum(axis=0, dtype=np.int64)
-        if ((positives > 0) & (positives < len(rows))).any():
-            continue
-        lacks = "rows" if len(rows) == 0 else "positives" if positives.max() == 0 else "negatives"
-        advice = "give that part a larger share, or split in another way or with another seed"
-        raise DataError(f"the {PARTS[part]} rows must have positives and negatives, got no {lacks}: {advice}")
+        rows = labels[parts == part]
+        if labels.ndim == 1 and labels.max() > 1:
+            absent = set(range(int(labels.max()) + 1)) - set(np.unique(rows).tolist())
+            lacks = "" if not absent else f"rows of class number {min(absent) + 1}"
+        else:
+            rows = rows.reshape(-1, labels[0].size)
+            positives = rows.sum(axis=0, dtype=np.int64)
+            fine = ((positives > 0) & (positives < len(rows))).any()
+            lacks = "" if fine else "rows" if len(rows) == 0 else "positives" if positives.max() == 0 else "negatives"
+        if lacks:
+            advice = "give that part a larger share, or split in another way or with another seed"
+            what = f"there are no {PARTS[part]} rows" if lacks == "rows" else f"the {PARTS[part]} rows have no {lacks}"
+            raise DataError(f"{what}: {advice}")

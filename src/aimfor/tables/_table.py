@@ -29,6 +29,11 @@ class BatchSource(Protocol):
         """Names and types of the columns."""
         ...
 
+    @property
+    def meanings(self) -> Mapping[str, Meaning]:
+        """How the columns are read that the files hold as texts."""
+        ...
+
     def batches(self, columns: Sequence[str] | None = None, *, texts: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
         """All rows in order; the columns named in `texts` as they are written, where the files hold texts."""
         ...
@@ -130,6 +135,7 @@ class MemoryTable:
     """Rows that are in memory already, given as a `Table` gives its own."""
 
     table: pa.Table
+    meanings: Mapping[str, Meaning] = field(default_factory=dict)
 
     @property
     def schema(self) -> pa.Schema:

@@ -1,0 +1,166 @@
+"""The options of the commands, and those that several share."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from aimfor.cli._output import number_or_auto, told_in_one_sentence
+
+# What `aimfor --help` does not need is imported where it is used: torch alone takes seconds.
+
+Data = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="DATA...",
+        help="Files or a folder: CSV, TSV, JSON Lines, Parquet, Feather, Excel, LIBSVM, NPZ; a database with --sql.",
+    ),
+]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--label", help="Column to predict; given again for several, or one column of lists."),
+]
+AimText = Annotated[str, typer.Option("--aim", help='Such as "recall@precision>=0.9", "aucpr", "f1", "tpr@fpr<=0.01".')]
+Positive = Annotated[
+    str | None, typer.Option(help="Value of the label that counts as positive; otherwise 1, true, or the rarer of two.")
+]
+Weight = Annotated[str | None, typer.Option(help="Column of row weights.")]
+Group = Annotated[str | None, typer.Option(help="Column of groups that stay together when rows are split.")]
+Time = Annotated[str | None, typer.Option(help="Column of times: the latest rows measure, those before them choose.")]
+Numeric = Annotated[
+    list[str] | None, typer.Option(help="Column to read as numbers; a cell that is none counts as missing.")
+]
+Categorical = Annotated[list[str] | None, typer.Option(help="Column to read as categories.")]
+Drop = Annotated[list[str] | None, typer.Option(help="Column to leave out.")]
+Memory = Annotated[int, typer.Option(min=1, help="Megabytes of features held in memory; more go to disk.")]
+Validation = Annotated[float, typer.Option(min=0, max=0.9, help="Share of the rows that choose model and threshold.")]
+Test = Annotated[float, typer.Option(min=0, max=0.9, help="Share of the rows that only measure.")]
+Model = Annotated[str, typer.Option(help='"linear" or "mlp".')]
+Hidden = Annotated[
+    list[int] | None, typer.Option(min=1, help="Width of a hidden layer of the mlp; given again for more.")
+]
+Surrogate = Annotated[str, typer.Option(help='"auto" tries several and log-loss; or one of them: "hinge", "log", ...')]
+Constraint = Annotated[str, typer.Option(help='"surrogate" or "exact", for a single surrogate.')]
+Solver = Annotated[str, typer.Option(help='"sgd"; "lp" or "search" for small linear problems, exactly.')]
+Restarts = Annotated[int, typer.Option(min=0, help="Candidates started from scratch, for each recipe.")]
+Confidence = Annotated[
+    float | None, typer.Option(help="Chance, such as 0.95, that the constraint holds on new data; none unless asked.")
+]
+Calibrate = Annotated[bool, typer.Option("--calibrate", help="Fit probabilities, for predict_proba.")]
+Steps = Annotated[int, typer.Option(min=1, help="Batches that each stage trains for.")]
+BatchSize = Annotated[str, typer.Option(help='Rows of a batch, or "auto".')]
+LearningRate = Annotated[str, typer.Option(help='Of Adam, at the start; a number, or "auto".')]
+WeightDecay = Annotated[str, typer.Option(help='A number, or "auto" to try several.')]
+Patience = Annotated[int, typer.Option(min=1, help="Looks at the validation rows without gain that end a stage.")]
+Device = Annotated[str, typer.Option(help="Where training runs.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of everything random.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
+Sql = Annotated[
+    str | None, typer.Option("--sql", help="Query whose rows are the data; DATA is then such as sqlite:///rows.db.")
+]
+Separator = Annotated[str | None, typer.Option("--sep", help="Sign between cells; found out otherwise.")]
+Encoding = Annotated[str | None, typer.Option(help="Encoding of text files; found out otherwise.")]
+Missing = Annotated[list[str] | None, typer.Option("--na", help="Text that stands for a missing value, such as -999.")]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Model folder that `aimfor fit` wrote.")]
+
+
+def job_options(
+    data: Data = None,
+    label: Labels = None,
+    aim: AimText = "aucpr",
+    positive: Positive = None,
+    weight: Weight = None,
+    group: Group = None,
+    time: Time = None,
+    numeric: Numeric = None,
+    categorical: Categorical = None,
+    drop: Drop = None,
+    validation_fraction: Validation = 0.2,
+    test_fraction: Test = 0.2,
+    model: Model = "linear",
+    hidden: Hidden = None,
+    surrogate: Surrogate = "auto",
+    constraint: Constraint = "surrogate",
+    solver: Solver = "sgd",
+    restarts: Restarts = 1,
+    confidence: Confidence = None,
+    calibrate: Calibrate = False,
+    steps: Steps = 2000,
+    batch_size: BatchSize = "auto",
+    learning_rate: LearningRate = "auto",
+    weight_decay: WeightDecay = "auto",
+    patience: Patience = 4,
+    device: Device = "cpu",
+    seed: Seed = 0,
+    memory: Memory = 256,
+    sql: Sql = None,
+    separator: Separator = None,
+    encoding: Encoding = None,
+    missing: Missing = None,
+) -> Any:
+    """The `Job` that the options of `fit` and `compare` ask for; None without data."""
+    from aimfor.cli._job import Job
+    from aimfor.tables import is_database
+
+    if not data:
+        return None
+    options: dict[str, Any] = {
+        "model": model,
+        "surrogate": surrogate,
+        "constraint": constraint,
+        "solver": solver,
+        "restarts": restarts,
+        "confidence": confidence,
+        "calibrate": calibrate,
+        "steps": steps,
+        "batch_size": number_or_auto("batch-size", batch_size, int),
+        "learning_rate": number_or_auto("learning-rate", learning_rate, float),
+        "weight_decay": number_or_auto("weight-decay", weight_decay, float),
+        "patience": patience,
+        "device": device,
+    }
+    if hidden:
+        options["hidden_layer_sizes"] = tuple(hidden)
+    return Job(
+        paths=tuple(path if is_database(path) else str(Path(path).absolute()) for path in data),
+        labels=tuple(label or ()),
+        aim=aim,
+        positive=positive,
+        weight=weight,
+        group=group,
+        time=time,
+        numeric=tuple(numeric or ()),
+        categorical=tuple(categorical or ()),
+        drop=tuple(drop or ()),
+        validation_fraction=validation_fraction,
+        test_fraction=test_fraction,
+        seed=seed,
+        memory=memory * 2**20,
+        options=options,
+        sql=sql,
+        separator=separator,
+        encoding=encoding,
+        missing=tuple(missing or ()),
+    )
+
+
+def with_job(command: Callable[..., None]) -> Callable[..., None]:
+    """Put the options of a job before those of a command whose first argument is the job."""
+    shared = inspect.signature(job_options, eval_str=True)
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        with told_in_one_sentence():
+            job = job_options(**{name: given.pop(name) for name in shared.parameters})
+            command(job, **given)
+
+    parameters = [*shared.parameters.values(), *own]
+    run.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
