@@ -1,4 +1,4 @@
-"""The scripts of docs/trainers that need several processes; tests/contract/test_docs.py runs the others."""
+"""The scripts of docs/trainers that need processes of their own; tests/contract/test_docs.py runs the others."""
 
 import importlib.util
 import os
@@ -13,6 +13,7 @@ PAGES = Path(__file__).parents[2] / "docs" / "trainers"
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 SCRIPTS = {
     "ray.md": ("ray", [], "batches: 16 metric: 0."),
+    "mlflow.md": ("mlflow", [], "Classifier precision@recall>=0.8"),
     "fsdp2.md": ("torch", TORCHRUN, "batches: 24"),
 }
 
@@ -29,7 +30,7 @@ def test_every_script_is_run():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", SCRIPTS)
-def test_script_runs_in_two_processes(page, tmp_path):
+def test_script_runs(page, tmp_path):
     package, launcher, expected = SCRIPTS[page]
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
