@@ -1,6 +1,6 @@
 """Enter, for training: the tensors of a batch become one record, or one sentence on what is wrong with their form.
 
-Their values are checked by the pass that reads them anyway (see `bounds.entries`), by the rules that stand here.
+Their values are checked by the pass that reads them anyway, such as `entries` of the reference, by the rules here.
 """
 
 import warnings

@@ -40,10 +40,16 @@ def sum_census(ranks: Ranks, census: Tensor) -> Tensor:
     """
     if ranks.size == 1:
         return census
-    received = ranks.sum(torch.cat([census.flatten(), census.new_zeros(1)]))
+    exact = census.double()
+    # Of means only sums can be added up. In double precision the mean of one and the same score stays that score.
+    score_sum = exact[2] * (exact[0] + exact[1])
+    received = ranks.sum(torch.cat([exact[0], exact[1], score_sum, exact.new_zeros(1)]))
     if received[-1] > 0:
         raise ValueError("scores, labels, weights and mask must be valid on every rank, another rank refused its own")
-    return received[:-1].unflatten(0, (3, -1))
+    negatives, positives, score_sum = received[:-1].unflatten(0, (3, -1))
+    weight = negatives + positives
+    mean = score_sum / torch.where(weight > 0, weight, 1.0)
+    return torch.stack([negatives, positives, mean]).to(census.dtype)
 
 
 def report_refusal(ranks: Ranks, like: Tensor) -> None:

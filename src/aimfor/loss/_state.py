@@ -212,12 +212,11 @@ class State(nn.Module):
         """Count the classes of a training batch; a label that takes part for the first time starts at its mean.
 
         Args:
-            census: `[3, L]`, weights of the negatives and of the positives of the batch, weighted sum of its scores.
+            census: `[3, L]`, weights of the negatives and of the positives of the batch, weighted mean of its scores.
         """
-        negative_weight, positive_weight, score_sum = census
+        negative_weight, positive_weight, mean_score = census
         weight = negative_weight + positive_weight
         came = above(weight, 0.0)
-        mean_score = score_sum / (weight + (1 - came))
         # Before a count is so long that float32 would round a batch away, it is halved: its share stays as it is.
         full = above(self.class_weight.sum(0), LONGEST_COUNT * weight).mul_(came)
         self.class_weight *= full.mul_(-0.5).add_(1)

@@ -93,8 +93,9 @@ def ramp(margin: Tensor) -> Tensor:
 
 
 def ramp_slope(margin: Tensor) -> Tensor:
-    """Derivative of `ramp`, at its kinks one of the two."""
-    return leak_slope(margin) - ((margin > 0) & (margin < 1)).to(margin.dtype)
+    """Derivative of `ramp`, at its kinks one of the two: at 0 that of the leak, or scores that are all at their
+    threshold would feel nothing."""
+    return -LEAK * (margin <= 0).to(margin.dtype) - ((margin > 0) & (margin < 1)).to(margin.dtype)
 
 
 def sigmoid(margin: Tensor) -> Tensor:

@@ -683,3 +683,34 @@ def test_a_state_that_is_not_in_memory_is_refused(engine, monkeypatch):
     loss.state.thresholds.untyped_storage().resize_(0)
     with pytest.raises(TypeError, match=r"state\.thresholds must have its numbers in memory, got none there"):
         loss(scores, labels)
+
+
+@pytest.mark.parametrize("engine", FAST)
+@pytest.mark.parametrize("surrogate", SURROGATES)
+@pytest.mark.parametrize("constraint", ["surrogate", "exact"])
+@pytest.mark.parametrize("shape", [(300, 1), (64, 20), (5, 3)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_scores_that_are_all_the_same(engine, surrogate, constraint, shape, weighted, monkeypatch):
+    """Their mean is that score in every engine: a threshold beside it would have them all on its other side."""
+    generator = torch.Generator().manual_seed(0)
+    for same in (0.1, -7.7, 123.456):
+        loss = aimfor.Loss(
+            "recall@precision>=0.9", num_labels=shape[1], surrogate=surrogate, constraint=constraint, warmup=1
+        )
+        reference = copy.deepcopy(loss)
+        for _ in range(3):
+            scores, labels = torch.full(shape, same), torch.rand(shape, generator=generator) < 0.3
+            labels[0], labels[1] = True, False
+            extra = {"weights": torch.rand(shape[0], generator=generator) + 0.1} if weighted else {}
+            found, expected = [], []
+            for name, one, kind, gradients in (
+                (engine, loss, torch.float32, found),
+                ("plain", reference, torch.float64, expected),
+            ):
+                monkeypatch.setenv(engines.SETTING, name)
+                leaf = scores.to(kind).clone().requires_grad_()
+                one(leaf, labels, **extra).backward()
+                assert leaf.grad is not None
+                gradients.append(leaf.grad.double())
+            assert bool((loss.thresholds == torch.tensor(same)).all())
+            torch.testing.assert_close(found[0], expected[0], rtol=0, atol=1e-5 * float(expected[0].abs().max()))

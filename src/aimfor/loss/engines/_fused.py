@@ -1,4 +1,4 @@
-"""Count, in tuned torch: the numbers of `bounds`, on any device, by few operations on pieces that stay in cache.
+"""Count, in tuned torch: the numbers of `_reference`, on any device, by few operations on pieces that stay in cache.
 
 Negatives are counted on a copy of the scores in which positives and absent entries stand so far on the right side of
 every threshold that nothing is felt of them. Positives are gathered and counted apart, so that sparse labels cost
@@ -15,13 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aimfor.loss._batch import Batch, valid_ones, valid_positions, valid_scores, valid_weights
+from aimfor.loss._batch import LARGEST_SCORE, Batch, valid_ones, valid_positions, valid_scores, valid_weights
 from aimfor.loss._state import State
 from aimfor.loss._step import LossRules, PassCounts, Sums
 from aimfor.loss._surrogates import Surrogate
 from aimfor.loss.engines._fused_curves import CURVES, Piece, weighted
 from aimfor.loss.engines._ladder import LadderPass
 from aimfor.loss.engines._protocol import CountingEngine
+from aimfor.loss.engines._reference import mean_between
 
 # Entries of a piece: on a CPU the few tensors of its size stay in cache, and calls still cost less than what they do;
 # elsewhere fewer calls count more.
@@ -99,32 +100,44 @@ def listed(batch: Batch) -> Listed:
 
 
 def census(batch: Listed) -> Tensor:
-    """Check every score and count; see `bounds.census`."""
-    scores = batch.scores
-    score_sum = _zeros(batch, scores.shape[1])
-    entries, positive_weight = _exact_zeros(batch, 2, scores.shape[1])
-    if batch.weights is None and batch.mask is None:
-        entries += len(scores)
-        valid_scores(scores)
-        torch.sum(scores, 0, dtype=score_sum.dtype, out=score_sum)
-    else:
-        for rows, labels in _blocks(batch):
-            values = scores[rows, labels].to(score_sum.dtype, copy=True)
-            weights, absent = _weights(batch, rows, labels)
-            assert absent is not None
-            valid_scores(values.masked_fill_(absent, 0.0))
-            if weights is None:
-                weights = (~absent).to(values)
-                entries[labels] += weights.expand_as(values).sum(0, dtype=entries.dtype)
-            score_sum[labels] += values.mul_(weights).sum(0)
+    """Check every score and count; see `_reference.census`."""
+    entries, positive_weight = _exact_zeros(batch, 2, batch.scores.shape[1])
+    score_sum, low, high = _score_range(batch, entries)
     if batch.weights is None:
         positive_weight += torch.bincount(batch.columns, minlength=len(entries))
         negative_weight = entries - positive_weight  # whole numbers: nothing is rounded
     else:
-        weights = _at(batch.weights.expand_as(scores), batch.ones)
+        weights = _at(batch.weights.expand_as(batch.scores), batch.ones)
         positive_weight.index_add_(0, batch.columns, weights.to(positive_weight))
         negative_weight = _negative_weight(batch)
-    return torch.stack([negative_weight.float(), positive_weight.float(), score_sum.float()])
+    mean = mean_between(score_sum, (negative_weight + positive_weight).to(score_sum), low, high)
+    return torch.stack([negative_weight.float(), positive_weight.float(), mean.float()])
+
+
+def _score_range(batch: Listed, entries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Check every score; gives their weighted sum, the smallest and the largest, each `[L]`, and adds to `entries` how
+    many each label has, where they weigh 1."""
+    scores, kind = batch.scores, _kind(batch)
+    if batch.weights is None and batch.mask is None:
+        entries += len(scores)
+        low, high = scores.amin(0).to(kind), scores.amax(0).to(kind)
+        if not bool((low >= -LARGEST_SCORE).all() & (high <= LARGEST_SCORE).all()):  # false where one is nan
+            valid_scores(scores)
+        return torch.sum(scores, 0, dtype=kind), low, high
+    score_sum = _zeros(batch, scores.shape[1])
+    low, high = torch.full_like(score_sum, torch.inf), torch.full_like(score_sum, -torch.inf)
+    for rows, labels in _blocks(batch):
+        values = scores[rows, labels].to(kind, copy=True)
+        weights, absent = _weights(batch, rows, labels)
+        assert absent is not None
+        valid_scores(values.masked_fill_(absent, 0.0))
+        if weights is None:
+            weights = (~absent).to(values)
+            entries[labels] += weights.expand_as(values).sum(0, dtype=entries.dtype)
+        low[labels] = torch.minimum(low[labels], values.masked_fill(absent, torch.inf).amin(0))
+        high[labels] = torch.maximum(high[labels], values.masked_fill(absent, -torch.inf).amax(0))
+        score_sum[labels] += values.mul_(weights).sum(0)
+    return score_sum, low, high
 
 
 def count(
@@ -138,7 +151,7 @@ def count(
     *,
     errors: bool = True,
 ) -> PassCounts:
-    """The pass over a batch that has been through the census; see `bounds.count`."""
+    """The pass over a batch that has been through the census; see `_reference.count`."""
     shape = 3 if errors else 2, *thresholds.shape  # loss, slope, error
     # One positive after another is added: of many to a label, in single precision, the last would be rounded away.
     many = len(batch.ones) > MANY_POSITIVES * thresholds.shape[1]

@@ -25,7 +25,7 @@ class Pass(ABC):
     Attributes:
         state: the state of the loss.
         rules: how the loss takes the batch.
-        census: `[3, L]`, weights of negatives and of positives, weighted sum of scores.
+        census: `[3, L]`, weights of negatives and of positives, weighted mean of scores.
         counted_priors: `[L]`, known after `observe_`.
     """
 

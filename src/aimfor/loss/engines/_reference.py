@@ -64,11 +64,21 @@ def entries(batch: Batch) -> Entries:
 
 
 def census(batch: Batch) -> Tensor:
-    """Check every value of a batch and count it: `[3, L]`, weights of negatives and of positives, weighted sum of
+    """Check every value of a batch and count it: `[3, L]`, weights of negatives and of positives, weighted mean of
     scores. The classes are counted apart: what is left of the whole would be rounding where one of them is rare."""
     scores, positive_weights, negative_weights = entries(batch)
-    score_sum = ((positive_weights + negative_weights) * scores).sum(0)
-    return torch.stack([negative_weights.sum(0), positive_weights.sum(0), score_sum]).float()
+    weights = positive_weights + negative_weights
+    total, absent = weights.sum(0), weights == 0
+    low, high = scores.masked_fill(absent, torch.inf).amin(0), scores.masked_fill(absent, -torch.inf).amax(0)
+    mean = mean_between((weights * scores).sum(0), total, low, high)
+    return torch.stack([negative_weights.sum(0), positive_weights.sum(0), mean]).float()
+
+
+def mean_between(score_sum: Tensor, weight: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """`[L]`, weighted mean of scores, 0 without weight. Rounding must not take it out of their range: a threshold
+    starts there, and scores that are all the same are then on one side of it."""
+    mean = torch.clamp(score_sum / torch.where(weight > 0, weight, 1.0), min=low, max=high)
+    return torch.where(weight > 0, mean, 0.0)
 
 
 def count(

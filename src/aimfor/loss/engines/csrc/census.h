@@ -1,4 +1,8 @@
 // The census of a batch: every value checked, its positives marked as bits, its labels counted.
+//
+// Of each label it gives the weight of negatives, the weight of positives and the weighted mean of the scores. The mean
+// never leaves the range of the scores: of scores that are all the same it is that score and not one beside it, and the
+// threshold that starts there has all of them on one side.
 #pragma once
 
 #include "batches.h"
@@ -36,7 +40,13 @@ class Census {
   public:
     // Sums of the labels of a tile. Without weights the first is found at the end: the rows that are not positive.
     struct alignas(64) Part {
-        float sums[3][TILE];
+        float sums[3][TILE] = {};
+        float low[TILE], high[TILE];  // of the scores
+
+        Part() {
+            std::fill_n(low, TILE, INFINITY);
+            std::fill_n(high, TILE, -INFINITY);
+        }
     };
 
     explicit Census(const Batch& batch) : batch(batch), reader(batch) {}
@@ -45,8 +55,7 @@ class Census {
 
     bool weighted() const { return reader.weighted; }
 
-    void take(const Place& place, Part& sums) {
-        auto& part = sums.sums;
+    void take(const Place& place, Part& part) {
         const bool valid = batch.labels == 1 && most_common_form() ? take_column(place, part)
                            : batch.labels < LANES                  ? take_few(place, part)
                            : reader.weighted                       ? take_rows<true, true>(place, part)
@@ -70,29 +79,33 @@ class Census {
     }
 
     // The one label of a batch in its most common form.
-    bool take_column(const Place& place, float (&part)[3][TILE]) {
+    bool take_column(const Place& place, Part& part) {
         const float* scores = at<float>(batch.scores, place.first_row, 0);
         const float* values = at<float>(batch.label_values, place.first_row, 0);
         const int64_t stride = batch.scores.row_stride, values_stride = batch.label_values.row_stride;
         const float largest = batch.largest_score;
         uint32_t* marks = mark(place.first_row, 0);
         uint32_t positives = 0, bad = 0;
-        float sum = 0;
+        float sum = 0, low = part.low[0], high = part.high[0];
         for (int row = 0; row < place.rows; ++row) {
             const float score = scores[row * stride], value = values[row * values_stride];
+            low = std::min(low, score);
+            high = std::max(high, score);
             const uint32_t positive = value == 1.0f;
             bad |= !(std::fabs(score) <= largest) | !(value == 0.0f || positive);
             marks[row] = positive;
             positives += positive;
             sum += score;
         }
-        part[1][0] += static_cast<float>(positives);
-        part[2][0] += sum;
+        part.sums[1][0] += static_cast<float>(positives);
+        part.sums[2][0] += sum;
+        part.low[0] = low;
+        part.high[0] = high;
         return !bad;
     }
 
     // Fewer labels than a vector has lanes, entry by entry.
-    bool take_few(const Place& place, float (&part)[3][TILE]) {
+    bool take_few(const Place& place, Part& part) {
         bool valid = true;
         for (int64_t row = place.first_row; row < place.first_row + place.rows; ++row) {
             uint32_t odd = 0, positive = *mark(row, 0), present = 0;
@@ -103,8 +116,10 @@ class Census {
                 const float score = reader.score(row, label);
                 valid = valid && valid_weight(weight) && std::fabs(score) <= batch.largest_score;
                 present |= 1u << label;
-                part[positive >> label & 1][label] += weight;
-                part[2][label] += weight * score;
+                part.sums[positive >> label & 1][label] += weight;
+                part.sums[2][label] += weight * score;
+                part.low[label] = std::min(part.low[label], score);
+                part.high[label] = std::max(part.high[label], score);
             }
             valid = valid && !(odd & present);
             *mark(row, 0) = positive & present;
@@ -114,14 +129,15 @@ class Census {
 
     // Positions that weigh 1 were counted when they were marked; labels are then not looked at.
     template <bool WEIGHTED, bool COUNTING>
-    bool take_rows(const Place& place, float (&part)[3][TILE]) {
+    bool take_rows(const Place& place, Part& part) {
         alignas(sizeof(Floats)) float score[CENSUS_ROWS][TILE], weight[CENSUS_ROWS][TILE];
         if (place.labels < TILE) {  // 0 beyond the labels there are
             std::fill_n(score[0], CENSUS_ROWS * TILE, 0.0f);
             std::fill_n(weight[0], CENSUS_ROWS * TILE, 0.0f);
         }
         const float heaviest = batch.largest_weight, lightest = 1 / heaviest;
-        Ints largest = {}, bad_weights = {};
+        const float largest = batch.largest_score;
+        Ints bad = {};
         uint32_t odd_labels = 0;
         for (int64_t first = place.first_row; first < place.first_row + place.rows; first += CENSUS_ROWS) {
             const int rows = static_cast<int>(std::min<int64_t>(CENSUS_ROWS, place.first_row + place.rows - first));
@@ -136,13 +152,19 @@ class Census {
             }
             for (int label = 0; label < place.labels; label += LANES) {
                 Floats negative_sum = {}, positive_sum = {}, score_sum = {};
+                Floats low = load(part.low + label), high = load(part.high + label);
                 for (int row = 0; row < rows; ++row) {
                     Floats one = load(scores[row] + label);
                     const Floats heavy = WEIGHTED ? load(weights[row] + label) : all(1.0f);
                     if (WEIGHTED) {
                         const Ints present = ~(heavy == 0.0f);
-                        bad_weights |= present & ~((heavy >= lightest) & (heavy <= heaviest));
+                        bad |= present & ~((heavy >= lightest) & (heavy <= heaviest));
+                        low = smaller(low, present ? one : low);
+                        high = larger(high, present ? one : high);
                         one = where(present, one);  // nothing that stands at an absent entry is looked at
+                    } else {
+                        low = smaller(low, one);
+                        high = larger(high, one);
                     }
                     score_sum += WEIGHTED ? heavy * one : one;
                     if (COUNTING) {
@@ -150,14 +172,18 @@ class Census {
                         if (WEIGHTED) negative_sum += where(~is_positive, heavy);
                         positive_sum += where(is_positive, heavy);
                     }
-                    largest = larger(largest, (Ints)absolute(one));  // as whole numbers, where nan is largest of all
                 }
-                if (WEIGHTED) store(part[0] + label, load(part[0] + label) + negative_sum);
-                if (COUNTING) store(part[1] + label, load(part[1] + label) + positive_sum);
-                store(part[2] + label, load(part[2] + label) + score_sum);
+                // A comparison with nan is false, but the extremes may have passed it over; the sum keeps it.
+                bad |= (low < -largest) | (high > largest) | ~(score_sum == score_sum);
+                store(part.low + label, low);
+                store(part.high + label, high);
+                auto add = [&](float* sums, Floats more) { store(sums + label, load(sums + label) + more); };
+                if (WEIGHTED) add(part.sums[0], negative_sum);
+                if (COUNTING) add(part.sums[1], positive_sum);
+                add(part.sums[2], score_sum);
             }
         }
-        return !bits(largest > (Ints)all(batch.largest_score)) && !bits(bad_weights) && !odd_labels;
+        return !bits(bad) && !odd_labels;
     }
 
     // Marks the positives of a row; returns whether some label is neither 0 nor 1.
@@ -211,10 +237,15 @@ struct CensusTasks {
 
     int64_t count() const { return label_parts * row_parts; }
 
-    // Sums [3, width]; those of ROWS rows stay in float.
-    Fault run(int64_t task, double* sums) const {
+    // What one task gives, [NUMBERS, width]: three sums, and the smallest and the largest score.
+    static constexpr int NUMBERS = 5, LOW = 3, HIGH = 4;
+
+    // The sums of ROWS rows stay in float.
+    Fault run(int64_t task, double* numbers) const {
         Census census(batch);
-        std::fill_n(sums, 3 * width, 0.0);
+        std::fill_n(numbers, LOW * width, 0.0);
+        std::fill_n(numbers + LOW * width, width, INFINITY);
+        std::fill_n(numbers + HIGH * width, width, -INFINITY);
         const int64_t first_label = task % label_parts * width, first_row = task / label_parts * ROWS_PER_TASK;
         const int64_t last_label = std::min(batch.labels, first_label + width);
         const int64_t last_row = std::min(batch.rows, first_row + ROWS_PER_TASK);
@@ -235,13 +266,43 @@ struct CensusTasks {
                 for (int label = 0; !census.weighted() && label < labels; ++label) {
                     part.sums[0][label] = static_cast<float>(end - block) - part.sums[1][label];
                 }
-                for (int which = 0; which < 3; ++which) {
-                    double* to = sums + which * width + (&part - parts.data()) * TILE;
-                    for (int label = 0; label < labels; ++label) to[label] += part.sums[which][label];
+                double* to = numbers + (&part - parts.data()) * TILE;
+                for (int which = 0; which < LOW; ++which) {
+                    for (int label = 0; label < labels; ++label) to[which * width + label] += part.sums[which][label];
+                }
+                for (int label = 0; label < labels; ++label) {
+                    double &low = to[LOW * width + label], &high = to[HIGH * width + label];
+                    low = std::min<double>(low, part.low[label]);
+                    high = std::max<double>(high, part.high[label]);
                 }
             }
         }
         return census.fault;
+    }
+
+    // Adds what a task of other rows has found of the same labels.
+    void add(double* whole, const double* part) const {
+        for (int64_t entry = 0; entry < LOW * width; ++entry) whole[entry] += part[entry];
+        for (int64_t entry = LOW * width; entry < HIGH * width; ++entry) whole[entry] = std::min(whole[entry], part[entry]);
+        for (int64_t entry = HIGH * width; entry < NUMBERS * width; ++entry) {
+            whole[entry] = std::max(whole[entry], part[entry]);
+        }
+    }
+
+    // The census of some labels, [3, L], from the numbers of all their rows; `positives` are those of positions that all
+    // weigh 1, which were counted when they were marked, else null.
+    void finish(const double* whole, int64_t first, const float* positives, float* census) const {
+        for (int64_t label = 0; label < std::min(width, batch.labels - first); ++label) {
+            auto number = [&](int which) { return whole[which * width + label]; };
+            const double positive = positives ? positives[first + label] : number(1);
+            const double negative = positives ? static_cast<double>(batch.rows) - positive : number(0);
+            const double weight = positive + negative;
+            const double mean = weight > 0 ? std::max(std::min(number(2) / weight, number(HIGH)), number(LOW)) : 0.0;
+            float* to = census + first + label;
+            to[0] = static_cast<float>(negative);
+            to[batch.labels] = static_cast<float>(positive);
+            to[2 * batch.labels] = static_cast<float>(mean);
+        }
     }
 };
 

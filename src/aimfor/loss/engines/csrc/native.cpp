@@ -194,8 +194,8 @@ int32_t aimfor_has_threads(void) {
 #endif
 }
 
-// Checks every value of a batch, marks its positives and counts it: weight of negatives, weight of positives, weighted sum
-// of scores, [3, L].
+// Checks every value of a batch, marks its positives and counts it: weight of negatives, weight of positives, weighted
+// mean of scores, [3, L].
 // Returns 0, or -1 where memory ran out.
 int32_t aimfor_census(const Batch* batch, float* census, Fault* fault) try {
     *fault = {NONE, 0};
@@ -204,33 +204,22 @@ int32_t aimfor_census(const Batch* batch, float* census, Fault* fault) try {
     if (fault->kind) return 0;
     const CensusTasks tasks(*batch);
     const int threads = threads_for(*batch, 1);
-    const int64_t width = tasks.width;
-    const std::unique_ptr<double[]> parts(new double[tasks.count() * 3 * width]);
+    const int64_t width = tasks.width, length = CensusTasks::NUMBERS * width;
+    const std::unique_ptr<double[]> parts(new double[tasks.count() * length]);
     std::vector<Fault> faults(tasks.count());
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
     for (int64_t task = 0; task < tasks.count(); ++task) {
-        faults[task] = tasks.run(task, parts.get() + task * 3 * width);
+        faults[task] = tasks.run(task, parts.get() + task * length);
     }
     for (const Fault& one : faults) {
         if (!fault->kind) *fault = one;
     }
+    const bool counted = batch->label_type == SPARSE && !batch->weights.data && !batch->mask.data;
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
     for (int64_t first = 0; first < batch->labels; first += width) {
-        double* whole = parts.get() + first / width * 3 * width;
-        for (int64_t rows = 1; rows < tasks.row_parts; ++rows) {
-            const double* part = whole + rows * tasks.label_parts * 3 * width;
-            for (int64_t entry = 0; entry < 3 * width; ++entry) whole[entry] += part[entry];
-        }
-        for (int which = 0; which < 3; ++which) {
-            const int64_t labels = std::min(width, batch->labels - first);
-            std::copy_n(whole + which * width, labels, census + which * batch->labels + first);
-        }
-    }
-    // Positions that all weigh 1 have been counted already.
-    const bool counted = batch->label_type == SPARSE && !batch->weights.data && !batch->mask.data;
-    for (int64_t label = 0; counted && label < batch->labels; ++label) {
-        census[label] = static_cast<float>(batch->rows) - positives[label];
-        census[batch->labels + label] = positives[label];
+        double* whole = parts.get() + first / width * length;
+        for (int64_t rows = 1; rows < tasks.row_parts; ++rows) tasks.add(whole, whole + rows * tasks.label_parts * length);
+        tasks.finish(whole, first, counted ? positives.data() : nullptr, census);
     }
     return 0;
 } catch (...) {
@@ -257,7 +246,7 @@ void aimfor_observe(
         const Ints taking_part = (positives > 0.0f) & (negatives > 0.0f), active = taking_part & (weight > 0.0f);
         set(priors, chosen(taking_part, inside(positives / (positives + negatives), *rules), all(0.5f)));
 
-        const Floats mean = get(census + 2 * labels) / chosen(active, weight, all(1.0f)), before = get(state->score_mean);
+        const Floats mean = get(census + 2 * labels), before = get(state->score_mean);
         const Floats farthest = reach(get(state->score_variance), before, *rules);
         const Floats held = larger(smaller(mean, before + farthest), before - farthest);
         Floats steps = {};

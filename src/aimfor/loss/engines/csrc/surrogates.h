@@ -143,7 +143,7 @@ class Ramp {
         const Floats over = (score - threshold) * sharpness + 1.0f, above = not_negative(over);
         overs.add(above, weight);
         insides.add(at_most_one(above), weight);
-        const Ints rising = is_positive(over) & ~(score >= threshold), beyond = score > threshold;
+        const Ints beyond = score >= threshold, rising = is_positive(over) & ~beyond;
         rises.add(rising, weight);
         beyonds.add(beyond, weight);
         return gradient + weighted<WEIGHTED>(where(rising, cost) + where(beyond, leak_cost), weight);
