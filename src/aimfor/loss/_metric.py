@@ -44,7 +44,7 @@ class Metric(MetricInterface):
         multiclass: labels are class indices `[B]`; each class is measured on its softmax log-odds.
         per_label: give one value per label, instead of their mean over the labels that have one.
         persistent: whether `state_dict` holds the rows.
-        process_group: as for `Loss`: None for all processes, a group of them, or False for this process alone.
+        process_group: the processes whose rows count: None for all, a group of them, or False for this one alone.
 
     Example:
         >>> metric = Metric("recall@precision>=0.75")
