@@ -52,7 +52,7 @@ types: $(VENV)/.installed-dev
 	$(BIN)/python -m pyright --pythonpath $(BIN)/python
 
 docs: $(VENV)/.installed-docs
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 docs-check: docs $(VENV)/.installed-dev $(VENV)/.browser
 	$(BIN)/python scripts/walk_site.py
