@@ -45,6 +45,10 @@ class AUCPR(AreaAim):
         min_recall, max_recall: mean precision over these recalls; "aucpr[recall>=0.5]".
         num_anchors: number of anchors.
         spacing: "uniform", or "geometric" for anchors that crowd towards precision (recall) 1.
+
+    Example:
+        >>> str(AUCPR(min_precision=0.8, num_anchors=20))
+        'aucpr[precision>=0.8]; num_anchors=20'
     """
 
     min_precision: Target | None = None
@@ -104,6 +108,10 @@ class AUCROC(AreaAim):
         min_fpr, max_fpr: mean true-positive rate over these false-positive rates; "aucroc[0.01<=fpr<=0.1]".
         num_anchors: number of anchors.
         spacing: "uniform", or "geometric" for anchors that crowd towards 0.
+
+    Example:
+        >>> str(AUCROC(max_fpr=0.1))
+        'aucroc[fpr<=0.1]'
     """
 
     min_fpr: Target | None = None

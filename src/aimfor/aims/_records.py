@@ -25,7 +25,13 @@ from aimfor.aims._table import Anchors, Rates, as_row
 
 
 class Aim(ABC):
-    """What to train for. Make a record by its class, or from its text by `aim`."""
+    """What to train for. Make a record by its class, or from its text by `aim`.
+
+    Example:
+        >>> import aimfor
+        >>> isinstance(aimfor.aim("f1"), Aim)
+        True
+    """
 
     greater_is_better: ClassVar[bool] = True
     follows_rates: ClassVar[bool] = False  # whether the table depends on the running rates
@@ -171,7 +177,12 @@ class RecallAtPrecision(PointAim):
 
 @dataclass(frozen=True)
 class PrecisionAtRecall(PointAim):
-    """Most precision while recall stays at or above a minimum; "precision@recall>=0.95". See RecallAtPrecision."""
+    """Most precision while recall stays at or above a minimum; "precision@recall>=0.95". See RecallAtPrecision.
+
+    Example:
+        >>> str(PrecisionAtRecall(0.95))
+        'precision@recall>=0.95'
+    """
 
     min_recall: Target
     band: float | None = None
@@ -184,7 +195,12 @@ class PrecisionAtRecall(PointAim):
 
 @dataclass(frozen=True)
 class TPRAtFPR(PointAim):
-    """Highest true-positive rate at or below a false-positive rate; "tpr@fpr<=0.01". See RecallAtPrecision."""
+    """Highest true-positive rate at or below a false-positive rate; "tpr@fpr<=0.01". See RecallAtPrecision.
+
+    Example:
+        >>> str(TPRAtFPR(0.01))
+        'tpr@fpr<=0.01'
+    """
 
     max_fpr: Target
     band: float | None = None
@@ -197,7 +213,12 @@ class TPRAtFPR(PointAim):
 
 @dataclass(frozen=True)
 class FPRAtTPR(PointAim):
-    """Lowest false-positive rate at or above a true-positive rate; "fpr@tpr>=0.9". See RecallAtPrecision."""
+    """Lowest false-positive rate at or above a true-positive rate; "fpr@tpr>=0.9". See RecallAtPrecision.
+
+    Example:
+        >>> str(FPRAtTPR(0.9))
+        'fpr@tpr>=0.9'
+    """
 
     min_tpr: Target
     band: float | None = None
@@ -213,6 +234,10 @@ class RecallAtAlerts(PointAim):
     """Most recall while at most this share of the rows is flagged; "recall@alerts<=0.01". See RecallAtPrecision.
 
     A budget of alerts includes the true ones, so no surrogate bounds it: train with `constraint="exact"`.
+
+    Example:
+        >>> RecallAtAlerts(0.5).metric([1, 0, 1, 0], [4, 3, 2, 1])
+        0.5
     """
 
     max_alerts: Target
@@ -226,7 +251,12 @@ class RecallAtAlerts(PointAim):
 
 @dataclass(frozen=True)
 class PrecisionAtAlerts(PointAim):
-    """Most precision while at least this share is flagged; "precision@alerts>=0.001". See RecallAtAlerts."""
+    """Most precision while at least this share is flagged; "precision@alerts>=0.001". See RecallAtAlerts.
+
+    Example:
+        >>> round(PrecisionAtAlerts(0.5).metric([1, 0, 1, 0], [4, 3, 2, 1]), 3)
+        0.667
+    """
 
     min_alerts: Target
     band: float | None = None

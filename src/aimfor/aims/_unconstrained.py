@@ -25,6 +25,10 @@ class FBeta(Aim):
 
     Args:
         beta: how many times as much recall counts as precision; a tuple gives one per label.
+
+    Example:
+        >>> FBeta(1).metric([1, 0, 1], [3, 2, 1])
+        0.8
     """
 
     beta: Target = 1.0
@@ -67,6 +71,10 @@ class Cost(Aim):
     Args:
         fp: cost of a false positive; a tuple gives one per label.
         fn: cost of a false negative; a tuple gives one per label.
+
+    Example:
+        >>> Cost(fp=1, fn=20).metric([1, 0, 1, 0], [4, 3, 2, 1])
+        0.25
     """
 
     fp: Target

@@ -30,6 +30,13 @@ class Diagnostics(NamedTuple):
         priors: share of positives that the aim is about.
 
     Rates are nan for a label that has not taken part yet. Printed, it is a table of the exact numbers.
+
+    Example:
+        >>> import aimfor
+        >>> loss = aimfor.Loss("recall@precision>=0.9")
+        >>> value = loss(torch.tensor([2.0, -1.0, 0.5, -2.0]), torch.tensor([1, 0, 1, 0]))
+        >>> loss.diagnostics().recall.shape
+        torch.Size([1, 1])
     """
 
     targets: Tensor

@@ -159,6 +159,18 @@ def load(path: str | os.PathLike[str]) -> Classifier | Pipeline:
 
     Raises:
         ModelFileError: if a file is missing, damaged, too large or of another kind.
+
+    Example:
+        >>> import tempfile
+        >>> from sklearn.datasets import make_classification
+        >>> from aimfor.model_folder import save
+        >>> X, y = make_classification(200, random_state=0)
+        >>> model = Classifier("f1", model="linear", steps=20, random_state=0).fit(X, y)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save(folder, model)
+        ...     same = load(folder)
+        >>> bool((same.predict(X) == model.predict(X)).all())
+        True
     """
     loaded = load_model(path)
     if loaded.preparation is None:

@@ -72,6 +72,14 @@ class OperatingPoint:
             threshold was chosen.
         num_groups: number of groups of dependent rows; None if none were given. The confidence and `claimable` are then
             about a row of a new group, and there are no intervals.
+
+    Example:
+        >>> import aimfor
+        >>> point = aimfor.operating_point([1, 1, 0, 1, 0], [5, 4, 3, 2, 1], "f1")
+        >>> point.threshold, point.predict([1.5, 2.5]).tolist()
+        (2.0, [0, 1])
+        >>> OperatingPoint.from_json(point.to_json()) == point
+        True
     """
 
     aim: str

@@ -22,7 +22,13 @@ ENGINES: dict[str, CountingEngine] = {one.name: one for one in (NativeEngine(), 
 
 
 class Engine(NamedTuple):
-    """The engine in use and the reason."""
+    """The engine in use and the reason.
+
+    Example:
+        >>> import aimfor
+        >>> aimfor.engine().name in ("native", "fused", "plain")
+        True
+    """
 
     name: str
     reason: str
