@@ -69,6 +69,7 @@ Missing = Annotated[list[str] | None, typer.Option("--na", help="Text that stand
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Model folder that `aimfor fit` wrote.")]
 
 
+# long: every option of the command is an argument of its own.
 def job_options(
     data: Data = None,
     label: Labels = None,

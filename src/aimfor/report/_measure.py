@@ -33,6 +33,7 @@ UNSEEN = "rows the model never saw"
 FAR = 0.002
 
 
+# long: half of it documents the arguments and the keys of the result.
 def measure_label(
     name: str,
     *,

@@ -85,6 +85,7 @@ class Dataset:
         return len(self.classes) > 2
 
 
+# long: every option is an argument of its own, with a line of documentation.
 def prepare(
     source: Table | Matrix,
     *,
@@ -125,17 +126,10 @@ def prepare(
     """
     if isinstance(source, Matrix):
         asked = {"weight": weight, "group": group, "time": time, "numeric": numeric, "categorical": categorical}
-        for name, value in (asked | {"drop": drop}).items():
-            if value:
-                raise DataError(f"--{name} names a column, but {source.name} has no named columns: leave it out")
+        _refuse_names(source, asked | {"drop": drop})
         return _from_matrix(source, labels, positive, validation, test, seed)
     read = labels_of(source, labels, positive)
-    others: dict[str, str | None] = {}
-    for option, name in (("weight", weight), ("group", group), ("time", time)):
-        if name is not None:
-            check_name(option, name, [column for column in source.schema.names if column not in labels])
-            others[name] = option
-    others |= dict.fromkeys(labels)
+    others = _other_columns(source, labels, {"weight": weight, "group": group, "time": time})
     weights = None if weight is None else weights_of(source, weight)
     split = _split(
         read,
@@ -175,6 +169,23 @@ def prepare(
         remarks=tuple(remarks),
         row_hashes=None if twins is None else hash_sample(twins, split),
     )
+
+
+def _refuse_names(source: Matrix, asked: dict[str, Any]) -> None:
+    """Raise if an option names a column, which a matrix does not have."""
+    for name, value in asked.items():
+        if value:
+            raise DataError(f"--{name} names a column, but {source.name} has no named columns: leave it out")
+
+
+def _other_columns(source: Table, labels: Sequence[str], named: dict[str, str | None]) -> dict[str, str | None]:
+    """The columns that are no features, each with the option that names it, or None for a label."""
+    others: dict[str, str | None] = {}
+    for option, name in named.items():
+        if name is not None:
+            check_name(option, name, [column for column in source.schema.names if column not in labels])
+            others[name] = option
+    return others | dict.fromkeys(labels)
 
 
 def _split(read: Labels, **options: Any) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Split: which rows train, which choose (validation) and which judge (test)."""
+"""Split rows into those that train, those that choose (validation) and those that judge (test)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aimfor._base.splitting import quotas
 TRAIN, VALIDATION, TEST, DROPPED = range(4)
 PARTS = ("train", "validation", "test")  # rows without a label are in none of them
 MOST_HELD = 200_000
-CHUNK = 1_000_000  # rows that are looked at together
+CHUNK = 1_000_000  # rows that are handled together
 
 
 def split_rows(
@@ -23,36 +23,31 @@ def split_rows(
     times: np.ndarray | None = None,
     most_validation: int = MOST_HELD,
 ) -> np.ndarray:
-    """Give each row its part.
+    """Assign a part to each row.
 
     Without groups and times rows are drawn at random, each class by its share. With groups, all rows of a group have
-    one part. With times, the latest rows are the test and those before them the validation; rows of one time stay
-    together.
+    one part. With times, the latest rows are the test and those before them the validation. Equal times stay together.
 
     Args:
         labels: 0/1 or numbers of classes, `[n]`; or 0/1 `[n, L]`.
         validation: share of the rows; 0 for none.
-        test: likewise.
-        seed: of the draw.
+        test: share of the rows; 0 for none.
+        seed: random seed.
         groups: `[n]`, of any type that can be sorted.
         times: `[n]` numbers.
-        most_validation: rows that validation and test may each have at most; the surplus trains.
+        most_validation: the most rows of validation and of test; further rows train.
 
     Returns:
         uint8 `[n]`: 0 train, 1 validation, 2 test.
 
     Raises:
-        DataError: where a part lacks positives or negatives.
+        DataError: if a part lacks positives or negatives.
 
     Example:
         >>> split_rows(np.array([0, 1] * 5), validation=0.2, test=0.2, seed=0, times=np.arange(10)).tolist()
         [0, 0, 0, 0, 0, 0, 1, 1, 2, 2]
     """
-    for name, share in (("validation", validation), ("test", test)):
-        if not 0 <= share < 1:
-            raise DataError(f"the share of {name} rows must be in [0, 1), got {share}")
-    if validation + test >= 1:
-        raise DataError(f"no rows are left to train: validation takes {validation} and test {test} of them")
+    _check_shares(validation, test)
     if groups is not None and times is not None:
         raise DataError("--group and --time cannot be combined: give one of them")
     counts = {
@@ -68,6 +63,14 @@ def split_rows(
         parts = _by_row(labels, counts, seed)
     check_classes(labels, parts, [TRAIN, *counts])
     return parts
+
+
+def _check_shares(validation: float, test: float) -> None:
+    for name, share in (("validation", validation), ("test", test)):
+        if not 0 <= share < 1:
+            raise DataError(f"the share of {name} rows must be in [0, 1), got {share}")
+    if validation + test >= 1:
+        raise DataError(f"no rows are left to train: validation takes {validation} and test {test} of them")
 
 
 def _by_row(labels: np.ndarray, counts: dict[int, int], seed: int) -> np.ndarray:
