@@ -19,7 +19,7 @@ class InfeasibleConstraintWarning(UserWarning):
 
     Example:
         >>> import warnings
-        >>> warnings.filterwarnings("ignore", category=InfeasibleConstraintWarning)  # the first epochs are allowed to break the constraint
+        >>> warnings.filterwarnings("ignore", category=InfeasibleConstraintWarning)  # broken at first
     """
 
 
