@@ -40,6 +40,8 @@ from .loss.engines import engine as engine
 from .model_folder import load as load
 from .model_folder import save as save
 from .operating_points import OperatingPoint as OperatingPoint
+from .operating_points import Watch as Watch
+from .operating_points import WatchStatus as WatchStatus
 from .operating_points import operating_point as operating_point
 
 __version__: str

@@ -15,3 +15,5 @@ from ._record import valid_confidence as valid_confidence
 from ._rows import LabelRows as LabelRows
 from ._rows import columns_of as columns_of
 from ._rows import curve_of as curve_of
+from ._watch import Watch as Watch
+from ._watch import WatchStatus as WatchStatus
