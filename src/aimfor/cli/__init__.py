@@ -1,4 +1,4 @@
-"""Tell: the command line, `aimfor`. It needs the extra `cli`, and says so when it is missing."""
+"""The command line, `aimfor`. It needs the extra `cli`, and says so if that is missing."""
 
 import sys
 

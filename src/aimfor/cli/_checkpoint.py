@@ -1,4 +1,4 @@
-"""Keep, while training: facts and tensors from which an interrupted run goes on, in one file."""
+"""Facts and tensors in one file, from which an interrupted run resumes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tell: the commands of the program, `aimfor fit` and the others."""
+"""The commands: `aimfor fit` and the others."""
 
 from __future__ import annotations
 

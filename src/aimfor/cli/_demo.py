@@ -1,4 +1,4 @@
-"""Tell: the demo. Log-loss beside aimfor on two small problems, measured on rows that neither has seen.
+"""The demo: log-loss and aimfor on two small problems, measured on rows that neither has seen.
 
 Both sides have the same linear model, batches, optimiser and number of steps; the loss is all that differs. It needs
 the extras `cli`, `report` and `sklearn`.

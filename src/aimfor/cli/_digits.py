@@ -1,4 +1,4 @@
-"""Show: the program's own work, fit and evaluate, on a table that needs no download: is this digit an 8?"""
+"""The table of the demo, which needs no download: is this digit an 8?"""
 
 from __future__ import annotations
 

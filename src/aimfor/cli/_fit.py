@@ -1,4 +1,4 @@
-"""Fit: from a job to a model folder, and log-loss beside it on the same rows."""
+"""From a job to a model folder, with log-loss on the same rows for comparison."""
 
 from __future__ import annotations
 

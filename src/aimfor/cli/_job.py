@@ -1,4 +1,4 @@
-"""Ask: what is to be fitted, as plain data that can be written down and taken up again."""
+"""What to fit, as plain data that can be saved and read again."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ Data = Annotated[
 ]
 Labels = Annotated[
     list[str] | None,
-    typer.Option("--label", help="Column to predict; given again for several, or one column of lists."),
+    typer.Option("--label", help="Column to predict. Repeat it for several, or name one column of lists."),
 ]
 AimText = Annotated[str, typer.Option("--aim", help='Such as "recall@precision>=0.9", "aucpr", "f1", "tpr@fpr<=0.01".')]
 Positive = Annotated[
@@ -32,9 +32,7 @@ Positive = Annotated[
 Weight = Annotated[str | None, typer.Option(help="Column of row weights.")]
 Group = Annotated[str | None, typer.Option(help="Column of groups that stay together when rows are split.")]
 Time = Annotated[str | None, typer.Option(help="Column of times: the latest rows measure, those before them choose.")]
-Numeric = Annotated[
-    list[str] | None, typer.Option(help="Column to read as numbers; a cell that is none counts as missing.")
-]
+Numeric = Annotated[list[str] | None, typer.Option(help="Column to read as numbers. Other cells count as missing.")]
 Categorical = Annotated[list[str] | None, typer.Option(help="Column to read as categories.")]
 Drop = Annotated[list[str] | None, typer.Option(help="Column to leave out.")]
 Memory = Annotated[int, typer.Option(min=1, help="Megabytes of features held in memory; more go to disk.")]
@@ -42,30 +40,31 @@ Validation = Annotated[float, typer.Option(min=0, max=0.9, help="Share of the ro
 Test = Annotated[float, typer.Option(min=0, max=0.9, help="Share of the rows that only measure.")]
 Model = Annotated[str, typer.Option(help='"linear" or "mlp".')]
 Hidden = Annotated[
-    list[int] | None, typer.Option(min=1, help="Width of a hidden layer of the mlp; given again for more.")
+    list[int] | None, typer.Option(min=1, help="Width of a hidden layer of the mlp. Repeat it for more layers.")
 ]
-Surrogate = Annotated[str, typer.Option(help='"auto" tries several and log-loss; or one of them: "hinge", "log", ...')]
+Surrogate = Annotated[str, typer.Option(help='"auto" tries several and log-loss. Or one of them: "hinge", "log", ...')]
 Constraint = Annotated[str, typer.Option(help='"surrogate" or "exact", for a single surrogate.')]
-Solver = Annotated[str, typer.Option(help='"sgd"; "lp" or "search" for small linear problems, exactly.')]
-Restarts = Annotated[int, typer.Option(min=0, help="Candidates started from scratch, for each recipe.")]
+Solver = Annotated[str, typer.Option(help='"sgd", or "lp" or "search" for the exact optimum of small linear problems.')]
+Restarts = Annotated[int, typer.Option(min=0, help="Candidates that start from scratch, for each recipe.")]
 Confidence = Annotated[
-    float | None, typer.Option(help="Chance, such as 0.95, that the constraint holds on new data; none unless asked.")
+    float | None, typer.Option(help="Probability, such as 0.95, that the constraint holds on new data.")
 ]
 Calibrate = Annotated[bool, typer.Option("--calibrate", help="Fit probabilities, for predict_proba.")]
 Steps = Annotated[int, typer.Option(min=1, help="Batches that each stage trains for.")]
 BatchSize = Annotated[str, typer.Option(help='Rows of a batch, or "auto".')]
-LearningRate = Annotated[str, typer.Option(help='Of Adam, at the start; a number, or "auto".')]
+LearningRate = Annotated[str, typer.Option(help='First learning rate of Adam; a number or "auto".')]
 WeightDecay = Annotated[str, typer.Option(help='A number, or "auto" to try several.')]
-Patience = Annotated[int, typer.Option(min=1, help="Looks at the validation rows without gain that end a stage.")]
+Patience = Annotated[int, typer.Option(min=1, help="Stop a stage after this many evaluations without improvement.")]
 Device = Annotated[str, typer.Option(help="Where training runs.")]
-Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of everything random.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
 Sql = Annotated[
-    str | None, typer.Option("--sql", help="Query whose rows are the data; DATA is then such as sqlite:///rows.db.")
+    str | None,
+    typer.Option("--sql", help="Query whose rows are the data. DATA is then a database, such as sqlite:///rows.db."),
 ]
-Separator = Annotated[str | None, typer.Option("--sep", help="Sign between cells; found out otherwise.")]
-Encoding = Annotated[str | None, typer.Option(help="Encoding of text files; found out otherwise.")]
-Missing = Annotated[list[str] | None, typer.Option("--na", help="Text that stands for a missing value, such as -999.")]
+Separator = Annotated[str | None, typer.Option("--sep", help="Separator of cells; detected by default.")]
+Encoding = Annotated[str | None, typer.Option(help="Encoding of text files; detected by default.")]
+Missing = Annotated[list[str] | None, typer.Option("--na", help="Text that means a missing value, such as -999.")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Model folder that `aimfor fit` wrote.")]
 
 

@@ -1,4 +1,4 @@
-"""Run: training that survives a kill, stops when asked, and remembers its story."""
+"""Training that survives a kill, stops on request, and records its history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Score and evaluate: a model folder applied to rows it has not seen, in their order, however many there are."""
+"""Apply a model folder to new rows, in their order, however many there are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serve: from scores to chances, as curves fitted on validation rows; a curve is data, which a file can hold."""
+"""From scores to probabilities, by curves fitted on validation rows. A curve is data that a file can hold."""
 
 from __future__ import annotations
 

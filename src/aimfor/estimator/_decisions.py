@@ -1,4 +1,4 @@
-"""Serve, decisions: from scores of rows to a threshold and a curve for each label, and from those to predictions."""
+"""From scores to a threshold and a curve for each label, and from these to predictions."""
 
 from __future__ import annotations
 

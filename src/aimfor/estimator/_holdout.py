@@ -1,4 +1,4 @@
-"""Serve, rows: those that train and those that are held back for all choices."""
+"""Rows that train, and rows that are held back for all choices."""
 
 from __future__ import annotations
 

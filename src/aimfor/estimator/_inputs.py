@@ -1,4 +1,4 @@
-"""Serve, rows: what the classifier is given, checked as scikit-learn checks it and turned into numbers."""
+"""The rows that a classifier is given, checked as scikit-learn does and turned into numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serve, decisions without a confidence: a threshold that keeps its constraint on new rows more often than not."""
+"""Decisions without a confidence: a threshold that keeps its constraint on new rows more often than not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters of the classifier: whether they can be, and what they mean for training."""
+"""The parameters of the classifier: their checks, and what they mean for training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tell, while training: one line a stage with the time left, the exact validation metric and the violation."""
+"""Progress of training: one line per stage with the time left, the validation metric and the violation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serve: every aim as a scikit-learn scorer."""
+"""Every aim as a scikit-learn scorer."""
 
 from __future__ import annotations
 

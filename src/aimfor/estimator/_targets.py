@@ -1,4 +1,4 @@
-"""Serve, labels: what y holds, and the same in numbers."""
+"""The labels that `y` holds, and the same as numbers."""
 
 from dataclasses import dataclass
 from typing import Any

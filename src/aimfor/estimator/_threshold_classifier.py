@@ -1,4 +1,4 @@
-"""Serve: a threshold for an aim on top of any classifier with scores, chosen on rows that its model did not see."""
+"""A threshold for an aim on top of any classifier, chosen on rows that its model did not see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Enter, for training: the tensors of a batch become one record, or one sentence on what is wrong with their form.
+"""The tensors of a batch become one record. An error says what is wrong with their form.
 
 Their values are checked by the pass that reads them anyway, such as `entries` of the reference, by the rules here.
 """

@@ -1,4 +1,4 @@
-"""Weigh, told: what a loss has learned, in numbers that say how training goes."""
+"""What a loss has learned, in numbers that show how training goes."""
 
 from typing import NamedTuple
 

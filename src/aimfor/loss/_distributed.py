@@ -1,4 +1,4 @@
-"""Count over ranks: the only file that knows `torch.distributed`.
+"""Sums over ranks. Only this file imports `torch.distributed`.
 
 Whether there is a process group is asked at every call, so a loss built before the group works like one built after.
 """

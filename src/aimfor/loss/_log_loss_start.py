@@ -1,4 +1,4 @@
-"""Weigh, at the start: log-loss in place of the aim, for the first batches of a loss."""
+"""Log-loss in place of the aim for the first batches of a loss."""
 
 import math
 

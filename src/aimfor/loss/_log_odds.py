@@ -1,4 +1,4 @@
-"""Enter, for exclusive classes: the log-odds of each class against all others, log(p_c / (1 - p_c)) under softmax."""
+"""The log-odds of each exclusive class against all others: log(p_c / (1 - p_c)) under softmax."""
 
 import torch
 from torch import Tensor

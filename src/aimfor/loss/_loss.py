@@ -1,4 +1,4 @@
-"""Weigh: the loss. Scores and labels in; one scalar to differentiate out, its own state learned on the way."""
+"""The loss: scores and labels in, one scalar to differentiate out. It learns its own state on the way."""
 
 import itertools
 import sys

@@ -1,4 +1,4 @@
-"""Measure in batches: the exact metric of an aim as an object, for validation loops on one process or several."""
+"""The exact metric of an aim in batches, for validation loops on one process or several."""
 
 from __future__ import annotations
 

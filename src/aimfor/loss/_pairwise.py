@@ -1,4 +1,4 @@
-"""Weigh, the rival: the pairwise surrogate of the area under the ROC curve that the paper compares with."""
+"""The pairwise surrogate of the area under the ROC curve, which the paper compares with."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Weigh: what the loss learns by itself while the model trains: priors, thresholds and multipliers.
+"""What the loss learns while the model trains: priors, thresholds and multipliers.
 
 Everything is a buffer, so no optimiser ever sees it; one step is one call of `learn_`, made from numbers that are
 already summed over ranks, so that every rank makes the same step.

@@ -1,4 +1,4 @@
-"""Weigh: the step in torch. Costs from the state, then the pass of an engine, then value and state from its sums."""
+"""The step in torch: costs from the state, the pass of an engine, then value and state from its sums."""
 
 from typing import TYPE_CHECKING, NamedTuple
 

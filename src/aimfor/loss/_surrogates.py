@@ -1,4 +1,4 @@
-"""Relax: from a margin to an elementwise loss, scaled to bound the 0-1 loss.
+"""Surrogates: from a margin to an elementwise loss, scaled to bound the 0-1 loss.
 
 The margin is y (f(x) - b): positive when the example is on its right side of the threshold. A surrogate is a record of
 its loss, its slope and what may be said of it. The tight ones (ramp, sigmoid) measure the margin in standard deviations

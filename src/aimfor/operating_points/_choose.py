@@ -1,4 +1,4 @@
-"""Decide: from held-out scores to a threshold, with a stated confidence that its constraint holds on new data.
+"""Choose a threshold on held-out scores, with a stated confidence that its constraint holds on new data.
 
 Without a confidence the threshold is the best of all distinct scores on the data at hand. With one, the constraint
 holds on the population the rows were drawn from with at least that probability, for any distribution of the scores and

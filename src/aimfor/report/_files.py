@@ -1,4 +1,4 @@
-"""Tell: what a fit measured, as metrics.json, history.csv and the page, and read back for the page again."""
+"""Write what a fit measured as metrics.json, history.csv and the page, and read it back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tell, first half: what a model does on rows it never saw, as plain numbers for `metrics.json` and the page.
+"""What a model does on rows it never saw, as plain numbers for `metrics.json` and the page.
 
 Everything is counted exactly on the rows given. Numbers are finite, and None stands where one does not exist.
 """

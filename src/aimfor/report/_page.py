@@ -1,4 +1,4 @@
-"""Tell, second half: the facts of a run as one HTML page that needs nothing beside itself.
+"""The facts of a run as one HTML page that needs no other file.
 
 The page holds its style, its program and the facts as JSON, loads nothing, and says so to the browser: its policy
 forbids the network and every script but the one it came with. Texts from data are escaped here and stay text there.

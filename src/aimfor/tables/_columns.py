@@ -1,4 +1,4 @@
-"""Understand: what each column holds, by its type, by the wishes of the user and by what the training rows have."""
+"""What each column holds: by its type, by the options of the user, and by the training rows."""
 
 from __future__ import annotations
 

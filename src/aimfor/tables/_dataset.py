@@ -1,4 +1,4 @@
-"""Collect: a table and the names of its labels become prepared rows to train on, to choose with and to judge by."""
+"""A table and the names of its labels become prepared rows that train, choose and judge."""
 
 from __future__ import annotations
 

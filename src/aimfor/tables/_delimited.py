@@ -1,4 +1,4 @@
-"""CSV and TSV files: their encoding, their separator and their line of names are found out; all cells are texts."""
+"""CSV and TSV files. Encoding, separator and header are detected, and all cells are read as texts."""
 
 from __future__ import annotations
 

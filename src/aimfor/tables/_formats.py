@@ -1,4 +1,4 @@
-"""The registry of file formats: one record each, and what no record knows is refused in one sentence."""
+"""The registry of file formats, one record each. A file of another format is refused in one sentence."""
 
 from __future__ import annotations
 

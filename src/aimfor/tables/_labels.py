@@ -1,4 +1,4 @@
-"""Label: the label columns of a table become zeros and ones, or one sentence that says why they cannot."""
+"""The label columns of a table become zeros and ones. An error says why they cannot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prepare: columns of a table become float32 features, by means, scales and categories of the training rows alone."""
+"""Columns become float32 features, with means, scales and categories of the training rows only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all readers of files share: their options, their limits, and one sentence for whatever is wrong with a file."""
+"""What all readers share: options, limits, and errors of one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read: files of rows become a `Table` that streams Arrow batches, or one sentence that says which file is wrong."""
+"""Files of rows become a `Table` that streams Arrow batches. An error says which file is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the texts of a column mean: whole numbers, numbers with marks of many kinds, truth values, dates, or texts."""
+"""The type of a column of texts: whole numbers, other numbers, truth values, dates, or texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write: tables of any size to a file that appears when it is whole."""
+"""Write tables of any size to a file that appears only when it is complete."""
 
 from __future__ import annotations
 

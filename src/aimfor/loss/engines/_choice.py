@@ -1,4 +1,4 @@
-"""Count, chosen: the registry of engines, which of them is used, and why.
+"""The registry of engines, which of them is used, and why.
 
 `native` (C++) for CPU tensors where it was built, else `fused` (torch, any device). `plain` is the reference that both
 are tested against, and takes what they do not. The environment variable `AIMFOR_ENGINE` forces one.

@@ -1,4 +1,4 @@
-"""Count, in tuned torch: the numbers of `_reference`, on any device, by few operations on pieces that stay in cache.
+"""The numbers of `_reference` in tuned torch: few operations, on any device, on pieces that stay in cache.
 
 Negatives are counted on a copy of the scores in which positives and absent entries stand so far on the right side of
 every threshold that nothing is felt of them. Positives are gathered and counted apart, so that sparse labels cost

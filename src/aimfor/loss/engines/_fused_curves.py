@@ -1,4 +1,4 @@
-"""Relax, for the fused pass: each surrogate on the negatives of a piece of a batch, for all thresholds."""
+"""The surrogates of the fused engine: each on the negatives of a piece of a batch, for all thresholds."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Count, by an engine of torch: every label on the rung of the ladder that it has reached."""
+"""Counts of the torch engines, with every label on the rung of the ladder that it has reached."""
 
 from typing import Protocol
 

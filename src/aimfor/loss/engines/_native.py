@@ -1,4 +1,4 @@
-"""Count and weigh in C++: the engine that knows the whole step."""
+"""The native engine, which does the whole step in C++."""
 
 import ctypes
 import operator

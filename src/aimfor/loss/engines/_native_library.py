@@ -1,4 +1,4 @@
-"""Count in C++, the border: the library of `csrc`, loaded through ctypes, and the records that cross over to it.
+"""The C++ library of `csrc`, loaded through ctypes, and the records that are passed to it.
 
 It is built with the package where there is a compiler, and needs nothing of Python's or torch's ABI. The library says
 how its structs are laid out and which number each surrogate has. If that differs from this file, it is not used.

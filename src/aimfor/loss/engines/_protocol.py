@@ -1,4 +1,4 @@
-"""Count, the protocol: what an engine is, and one batch on its way through it.
+"""The protocol of engines: what an engine is, and how one batch passes through it.
 
 An engine counts the sums of a batch. Everything else has a default in torch, so a new engine is a `begin` that gives a
 `Pass` with a census and a `count`. An engine that can do the whole step itself replaces `step`.

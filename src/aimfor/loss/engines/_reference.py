@@ -1,4 +1,4 @@
-"""Count: from scores and thresholds to the sums per anchor and label that every aim is made of.
+"""The reference engine: from scores and thresholds to the sums per anchor and label that every aim needs.
 
 This is the plain form, which the faster ones in `fused` and `native` are tested against: a few lines of torch for any
 device and dtype. One pass gives the loss sums, the threshold derivatives, the exact error counts and the gradient of
