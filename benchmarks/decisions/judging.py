@@ -1,5 +1,6 @@
 """What the benchmarks of decisions share: aims, models and the judgement of a threshold on test rows."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 import aimfor
+from benchmarks.shared.cells import ROOT
 
 AIMS = ("recall@precision>=0.9", "precision@recall>=0.9", "tpr@fpr<=0.01")
+PAGE = ROOT / "docs" / "decide.md"
 MODELS = ("lightgbm", "logistic")
 
 
@@ -55,3 +58,14 @@ def rates(aim: str, tp: int, fp: int, fn: int, tn: int) -> tuple[float, float, b
         "precision@recall>=0.9": (recall, precision, recall >= 0.9),
         "tpr@fpr<=0.01": (fpr, recall, fpr <= 0.01),
     }[aim]
+
+
+def put_between(page: Path, name: str, text: str) -> None:
+    """Put a table between its markers on a page."""
+    before, after = page.read_text().split(f"<!-- {name} -->")[0], page.read_text().split(f"<!-- end of {name} -->")[1]
+    page.write_text(f"{before}{between(name, text)}{after}")
+
+
+def between(name: str, text: str) -> str:
+    """A table with its markers."""
+    return f"<!-- {name} -->\n\n{text}\n\n<!-- end of {name} -->"

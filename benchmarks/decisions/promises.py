@@ -18,7 +18,7 @@ The objective given up is the difference from the best threshold on the test row
 
 import argparse
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -36,15 +36,13 @@ from sklearn.model_selection import (
 from sklearn.utils.metaestimators import available_if
 
 import aimfor
-from benchmarks.decisions.judging import AIMS, MODELS, best_of, judge, model_of, rates, score
-from benchmarks.shared.cells import RESULTS, ROOT, Cells
+from benchmarks.decisions.judging import AIMS, MODELS, PAGE, best_of, judge, model_of, put_between, rates, score
+from benchmarks.shared.cells import RESULTS, Cells
 from benchmarks.shared.data import data_folder
 from benchmarks.shared.page import grid
 from benchmarks.shared.sets import BINARY, Rows, load, prepare
 
 NAME = "decisions_promises"
-PAGE = ROOT / "docs" / "decide.md"
-START, END = "<!-- promises: written by benchmarks/decisions/promises.py -->", "<!-- promises: end -->"
 SPLITS = 3
 MAX_ROWS = 20_000
 SHARE, CONFIDENCE = 0.25, 0.95
@@ -121,12 +119,12 @@ def problems(folder: Path, quick: bool) -> Iterator[tuple[str, int]]:
             yield name, split
 
 
-def parts(rows: Rows, split: int) -> tuple[Any, np.ndarray, Any, np.ndarray]:
+def parts(rows: Rows, split: int, most: int = MAX_ROWS) -> tuple[Any, np.ndarray, Any, np.ndarray]:
     """Features and labels to fit and choose on, and to judge on."""
     index = np.arange(len(rows.labels))
     y = rows.labels[:, 0]
-    if len(index) > MAX_ROWS:
-        index = train_test_split(index, train_size=MAX_ROWS, stratify=y, random_state=0)[0]
+    if len(index) > most:
+        index = train_test_split(index, train_size=most, stratify=y, random_state=0)[0]
     fit, test = train_test_split(index, test_size=0.3, stratify=y[index], random_state=split)
     X, X_test = prepare(rows.take(fit), rows.take(test))
     return X, y[fit], X_test, y[test]
@@ -166,10 +164,15 @@ def main() -> None:
             run(cells, name, split, rows)
     print(table(cells))
     if not arguments.quick:
-        write(PAGE, cells)
+        put_between(PAGE, NAME, table(cells))
 
 
 def table(cells: Cells) -> str:
+    """What the page shows."""
+    return answers(cells, WAYS)
+
+
+def answers(cells: Cells, ways: Iterable[str]) -> str:
     """Three tables: how often the constraint holds, what is given up where it does, how often there is no threshold."""
     titles = (
         "**The constraint holds on test rows** (of the cells with a threshold):",
@@ -177,7 +180,7 @@ def table(cells: Cells) -> str:
         "**Cells without a threshold**:",
     )
     lines: list[list[list[str]]] = [[], [], []]
-    for way in WAYS:
+    for way in ways:
         found = [summary([row for row in cells.rows if (row["aim"], row["way"]) == (aim, way)]) for aim in AIMS]
         for question, answers in enumerate(zip(*found, strict=True)):
             lines[question].append([way, *answers])
@@ -192,13 +195,6 @@ def summary(rows: list[dict[str, str]]) -> tuple[str, str, str]:
     given_up = np.mean([float(row["best"]) - float(row["objective"]) for row in held]) if held else np.nan
     share = f"{100 * len(held) / len(having):.0f} %" if having else "-"
     return share, f"{given_up:.3f}" if held else "-", f"{len(rows) - len(having)} of {len(rows)}"
-
-
-def write(page: Path, cells: Cells) -> None:
-    """Put the table between the markers of the page."""
-    text = page.read_text()
-    before, after = text.split(START)[0], text.split(END)[1]
-    page.write_text(f"{before}{START}\n\n{table(cells)}\n\n{END}{after}")
 
 
 if __name__ == "__main__":

@@ -414,7 +414,7 @@ def test_a_partial_fit_that_fails_changes_nothing(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(decisions, "operating_point", fail)
+        patched.setattr(decisions, "choose_points", fail)
         with pytest.raises(KeyboardInterrupt):
             model.partial_fit(X, 1 - y)
         with pytest.raises(KeyboardInterrupt):

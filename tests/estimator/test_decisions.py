@@ -7,8 +7,9 @@ from sklearn.exceptions import NotFittedError
 
 import aimfor
 from aimfor.cli._fit import deciding_rows
-from aimfor.estimator._holdout import LabelledRows, halves
+from aimfor.estimator._holdout import LabelledRows, divided, held_share, with_choosing
 from aimfor.model_kinds import _networks
+from aimfor.operating_points import choose_points
 from aimfor.tables._dataset import SplitPart
 
 QUICK = {"steps": 40, "batch_size": 64, "random_state": 0}
@@ -43,30 +44,34 @@ def test_with_a_confidence_the_rows_of_the_threshold_did_not_choose_the_model(mo
     model = aimfor.Classifier(PRECISE, surrogate=surrogate, confidence=0.9, calibrate=True, **QUICK)
     model.fit(X, y, validation_data=other)
     X_held, y_held = (X, y) if other is None else other
-    looked_at = seen[0].index
+    looked_at, point = seen[0].index, model.operating_point_
     held = 120 if other is None else len(y_held)
-    point = model.operating_point_
-    assert len(looked_at) == point.num_rows == held / 2
-    assert abs(int(y_held[looked_at].sum()) - point.num_positives) <= 1  # each class by its share
-    rows = "the given validation rows" if given else "the validation rows"
-    assert point.source == f"the half of {rows} that did not choose the model"
+    assert (len(looked_at), point.num_rows) == (round((600 if given else 480) / 8), held)
+    assert point.source == ("the given validation rows" if given else "the validation rows")
     if given:
         chosen = model.raw_scores(X)
-        deciding = np.setdiff1d(np.arange(held), looked_at)
         alone = aimfor.operating_point(
-            y_held[deciding], model.raw_scores(X_held[deciding])[:, 0], PRECISE, confidence=0.9, source=point.source
+            y_held, model.raw_scores(X_held)[:, 0], PRECISE, confidence=0.9, source=point.source
         )
         assert point == alone
-        X_held = X_held.copy()
-        X_held[deciding] = 0
-        np.testing.assert_array_equal(model.fit(X, y, validation_data=(X_held, y_held)).raw_scores(X), chosen)
+        other_rows = (np.zeros_like(X_held), y_held)  # another threshold of the same model
+        np.testing.assert_array_equal(model.fit(X, y, validation_data=other_rows).raw_scores(X), chosen)
+    else:
+        fitted, held_out = divided(
+            LabelledRows(X, y[:, None], None), 0.2, int(np.random.RandomState(0).randint(2**31 - 1))
+        )
+        assert set(looked_at) <= set(fitted.index)
+        assert not set(looked_at) & set(held_out.index)
 
 
 @pytest.mark.parametrize("options", [{}, {"solver": "search", "confidence": 0.9}, {"solver": "lp", "confidence": 0.9}])
 def test_rows_that_choose_nothing_else_are_all_for_the_threshold(options):
     X, y = one_label(200)
-    point = aimfor.Classifier(PRECISE, **QUICK, **options).fit(X, y).operating_point_
-    assert (point.num_rows, point.source) == (40, "the validation rows")
+    classifier = aimfor.Classifier(PRECISE, **QUICK, **options)
+    share = held_share(aimfor.aim(PRECISE), classifier, LabelledRows(X, y[:, None], None))
+    point = classifier.fit(X, y).operating_point_
+    assert (point.num_rows, point.source) == (round(200 * share), "the validation rows")
+    assert (share > 0.2) == bool(options)
 
 
 @pytest.mark.parametrize("labels", [1, 2])
@@ -79,26 +84,44 @@ def test_the_program_knows_which_rows_chose_the_threshold(labels, confidence):
     weights[::5] = 0
     model = aimfor.Classifier("tpr@fpr<=0.3", confidence=confidence, **QUICK)
     model.fit(X, y, validation_data=(X_held, y_held, weights))
-    rows = deciding_rows(model, SplitPart(X_held, y_held, weights))
+    rows = deciding_rows(SplitPart(X_held, y_held, weights))
     points = model.operating_point_ if labels == 2 else (model.operating_point_,)
     for label, point in enumerate(points):
         own, scores = y_held.reshape(len(X_held), -1)[rows, label], model.raw_scores(X_held[rows])[:, label]
-        options = {"confidence": confidence, "source": point.source}
-        assert point == aimfor.operating_point(own, scores, "tpr@fpr<=0.3", **options)
+        assert point == choose_points(own, scores, "tpr@fpr<=0.3", confidence=confidence, source=point.source)
 
 
-def test_halves_have_their_share_of_every_class():
-    classes = np.repeat([0, 1, 2], [10, 5, 2])
-    parts = halves(LabelledRows(None, classes[:, None], None, 100 + np.arange(17)))
-    assert [np.bincount(part.labels[:, 0]).tolist() for part in parts] == [[5, 2, 1], [5, 3, 1]]
-    assert sorted(np.concatenate([part.index for part in parts])) == list(range(100, 117))
+def test_rows_that_choose_the_model_have_their_share_of_every_class():
+    classes = np.repeat([0, 1, 2], [80, 40, 16])
+    rows = LabelledRows(None, classes[:, None], None, 100 + np.arange(136))
+    fitted, choosing = with_choosing(rows, rows, aimfor.Classifier(PRECISE, confidence=0.9))
+    assert [np.bincount(part.labels[:, 0]).tolist() for part in (fitted, choosing)] == [[70, 35, 14], [10, 5, 2]]
+    assert sorted(np.concatenate([fitted.index, choosing.index])) == list(range(100, 236))
+    assert with_choosing(rows, fitted, aimfor.Classifier(PRECISE)) == (rows, fitted)
 
 
-def test_a_class_that_cannot_be_halved_is_refused():
+def test_a_class_of_one_training_row_is_refused():
     X, y = one_label(200)
     few = np.flatnonzero(y == 0)[:20].tolist() + np.flatnonzero(y == 1)[:1].tolist()
-    with pytest.raises(ValueError, match=r"^confidence needs 2 held-out rows of each class, .*, got 1$"):
-        aimfor.Classifier(PRECISE, confidence=0.9, **QUICK).fit(X, y, validation_data=(X[few], y[few]))
+    with pytest.raises(ValueError, match=r"^confidence needs 2 training rows of each class, got 1$"):
+        aimfor.Classifier(PRECISE, confidence=0.9, **QUICK).fit(X[few], y[few], validation_data=(X, y))
+
+
+@pytest.mark.parametrize(
+    ("text", "confidence", "positives", "share"),
+    [
+        ("recall@precision>=0.9", None, 100, 0.2),
+        ("recall@precision>=0.9", 0.95, 1000, 0.2),
+        ("recall@precision>=0.9", 0.95, 500, 4 * np.log(0.05 / 3) / np.log(0.9) / 500),
+        ("precision@recall>=0.9", 0.95, 100, 0.5),
+        ("tpr@fpr<=0.01", 0.95, 8000, 0.5),
+        ("tpr@fpr<=0.01", 0.95, 100, 0.2),
+    ],
+)
+def test_the_share_follows_from_what_the_test_needs(text, confidence, positives, share):
+    labels = (np.arange(10000) < positives)[:, None].astype(np.uint8)
+    classifier = aimfor.Classifier(text, confidence=confidence)
+    assert held_share(aimfor.aim(text), classifier, LabelledRows(None, labels, None)) == pytest.approx(share)
 
 
 @pytest.mark.parametrize("value", [0, 1])

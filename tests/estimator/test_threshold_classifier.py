@@ -22,6 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import aimfor
 from aimfor import ThresholdClassifier
+from aimfor.operating_points import choose_points
 
 NOT_AT_ZERO = "decision_function is that of the classifier inside, as in scikit-learn's TunedThresholdClassifierCV"
 AIM = "recall@precision>=0.7"
@@ -170,20 +171,16 @@ def test_confidence_is_that_of_operating_point(rows):
     assert (model.threshold_, model.operating_point_.counts) == (same.threshold, same.counts)
 
 
-def test_without_a_confidence_the_stricter_of_best_and_tested_is_taken(rows):
+def test_without_a_confidence_the_threshold_can_be_claimed(rows):
     X, y, X_test, y_test = rows
     inner = LogisticRegression().fit(X, y)
     scores = inner.decision_function(X_test)
-    for aim, keeps_better in (
-        (AIM, max),
-        ("precision@recall>=0.8", min),
-        ("tpr@fpr<=0.05", max),
-        ("fpr@tpr>=0.8", min),
-    ):
+    for aim in (AIM, "precision@recall>=0.8", "tpr@fpr<=0.05", "fpr@tpr>=0.8"):
         model = ThresholdClassifier(inner, aim, cv="prefit").fit(X_test, y_test)
-        best, tested = (aimfor.operating_point(y_test, scores, aim, confidence=level) for level in (None, 0.7))
-        assert model.threshold_ == keeps_better(best.threshold, tested.threshold)
         point = model.operating_point_
+        assert point.claimable >= 0.7
+        best, tested = (choose_points(y_test, scores, aim, confidence=level) for level in (None, 0.7))
+        assert point.threshold == (best if best.claimable >= 0.7 else tested).threshold
         assert point.confidence is None
         assert aimfor.OperatingPoint.from_json(point.to_json()) == point
         decided = model.predict(X_test)
@@ -193,7 +190,7 @@ def test_without_a_confidence_the_stricter_of_best_and_tested_is_taken(rows):
 def test_few_rows_are_warned_of():
     y, scores = np.array([0] * 20 + [1] * 3), np.arange(23.0)
     inner = Fixed().fit(scores[:, None], y)
-    with pytest.warns(aimfor.LowConfidenceWarning, match="precision>=0.9 is not more likely kept than broken"):
+    with pytest.warns(aimfor.LowConfidenceWarning, match="can be claimed at its threshold with at most"):
         model = ThresholdClassifier(inner, "recall@precision>=0.9", cv="prefit").fit(scores[:, None], y)
     assert model.threshold_ == 20
 
@@ -265,6 +262,16 @@ def test_rows_of_a_group_stay_together():
         ThresholdClassifier(Remembers(), "f1", cv=cv, random_state=0).fit(X, y, groups=groups)
     with pytest.raises(AssertionError, match="trained on is scored"):
         ThresholdClassifier(Remembers(), "f1", cv=5, random_state=0).fit(X, y)
+
+
+def test_a_confidence_with_groups_counts_groups(rows):
+    X, y, *_ = rows
+    groups = np.arange(len(y)) // 2
+    model = ThresholdClassifier(LogisticRegression(), "precision@recall>=0.7", confidence=0.9, cv=0.4, random_state=0)
+    point = model.fit(X, y, groups=groups).operating_point_
+    assert (point.num_groups, point.num_rows) == (400, 800)
+    assert point.threshold is not None
+    assert point.claimable >= 0.9
 
 
 def test_frames_sparse_rows_names_and_search(rows):
@@ -375,8 +382,6 @@ def test_what_a_confidence_and_prefit_refuse(rows):
     sure = ThresholdClassifier(LogisticRegression(), AIM, confidence=0.9, cv=0.25)
     with pytest.raises(ValueError, match="confidence needs equal sample weights"):
         sure.fit(X, y, sample_weight=1.0 + y)
-    with pytest.raises(ValueError, match="confidence needs rows that are drawn independently, got groups"):
-        sure.fit(X, y, groups=np.arange(len(y)) // 2)
     fitted = ThresholdClassifier(FITTED, AIM, cv="prefit")
     with pytest.raises(ValueError, match="must have no fit_params"):
         fitted.fit(X, y, early_stopping=True)

@@ -6,9 +6,10 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from aimfor.cli._fit import Fitted, aims_of, deciding_rows, measured, train
+from aimfor.aims import aim as read_aim
+from aimfor.cli._fit import Fitted, deciding_rows, measured, train
 from aimfor.cli._job import Job
-from aimfor.operating_points import operating_point
+from aimfor.estimator import Scored, points_of
 from aimfor.training import Candidate, Observer, Recipe, plain
 
 # Log-loss beside the aim
@@ -55,12 +56,10 @@ def compare(job: Job, folder: Path, *, splits: int, shown: Observer) -> list[dic
 def _with(fitted: Fitted, candidate: Candidate) -> Fitted:
     """The same rows with the model of another candidate, its operating point chosen on the same rows as ours."""
     model = fitted.with_model(candidate)
-    held_out, deciding = fitted.held_out, deciding_rows(model, fitted.held_out)
-    scores, labels = model.raw_scores(held_out.features)[deciding], fitted.columns(held_out)[deciding]
+    held_out, deciding = fitted.held_out, deciding_rows(fitted.held_out)
+    labels = fitted.columns(held_out)[deciding]
     weights = None if held_out.weights is None else held_out.weights[deciding]
-    options = {"confidence": model.confidence, "sample_weight": weights}
-    model.operating_point_ = tuple(
-        operating_point(labels[:, index], scores[:, index], aim, **options)
-        for index, aim in enumerate(aims_of(model, labels.shape[1]))
-    )
+    rows = Scored(labels, model.raw_scores(held_out.features)[deciding], weights, fitted.points[0].source)
+    aim = read_aim(model.aim)
+    model.operating_point_ = points_of(aim, [rows] * labels.shape[1], model.confidence)
     return dataclasses.replace(fitted, classifier=model)

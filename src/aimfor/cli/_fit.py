@@ -22,7 +22,7 @@ from aimfor.cli._drift import alert_share, profile_of
 from aimfor.cli._job import Job
 from aimfor.cli._run import Run, alone_in
 from aimfor.cli._work_folder import WORK, empty, make_work_folder, remove_work_folder
-from aimfor.estimator import Classifier, LabelledRows, fit_classifier, shared_out
+from aimfor.estimator import Classifier, fit_classifier
 from aimfor.model_folder import save_model
 from aimfor.model_kinds import Fit
 from aimfor.operating_points import OperatingPoint, one_per_label, operating_point
@@ -180,7 +180,7 @@ def measured(fitted: Fitted) -> list[dict[str, Any]]:
     """Every label on the rows that measure, log-loss beside it."""
     part, on = fitted.measuring
     baseline = None if fitted.contest is None else fitted.contest.best(plain)
-    held_out, deciding = fitted.held_out, deciding_rows(fitted.classifier, fitted.held_out)
+    held_out, deciding = fitted.held_out, deciding_rows(fitted.held_out)
     scores, chosen_on = fitted.scores(part), fitted.scores(held_out)[deciding]
     other = None if baseline is None else fitted.scores(part, baseline)
     labels, validation = fitted.columns(part), fitted.columns(held_out)[deciding]
@@ -210,13 +210,9 @@ def aims_of(classifier: Classifier, num_labels: int) -> list[Aim]:
     return one_per_label(read_aim(classifier.aim), num_labels)
 
 
-def deciding_rows(classifier: Classifier, held_out: SplitPart) -> np.ndarray:
-    """The numbers of those held-out rows that choose the threshold; with a confidence the others choose the model."""
-    labels, weights = held_out.labels.reshape(len(held_out.labels), -1), held_out.weights
-    present = np.arange(len(labels)) if weights is None else np.flatnonzero(weights)
-    index = shared_out(LabelledRows(held_out.features, labels[present], None, present), classifier)[1].index
-    assert index is not None
-    return index
+def deciding_rows(held_out: SplitPart) -> np.ndarray:
+    """The numbers of those held-out rows that choose the threshold: all that have a weight."""
+    return np.arange(len(held_out.labels)) if held_out.weights is None else np.flatnonzero(held_out.weights)
 
 
 def _check_confidence(classifier: Classifier, dataset: Dataset) -> None:
@@ -225,7 +221,7 @@ def _check_confidence(classifier: Classifier, dataset: Dataset) -> None:
         return
     fitted = Fitted(classifier, None, dataset)
     held_out = fitted.held_out
-    labels = fitted.columns(held_out)[deciding_rows(classifier, held_out)]
+    labels = fitted.columns(held_out)[deciding_rows(held_out)]
     aims = aims_of(classifier, labels.shape[1])
     for index, name in enumerate(dataset.label_names):
         own, aim = labels[:, index], aims[index]

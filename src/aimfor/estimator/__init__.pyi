@@ -3,11 +3,11 @@ from ._calibration import Constant as Constant
 from ._calibration import Isotonic as Isotonic
 from ._calibration import Logistic as Logistic
 from ._classifier import Classifier as Classifier
+from ._decisions import Scored as Scored
 from ._decisions import never_positive as never_positive
+from ._decisions import points_of as points_of
 from ._decisions import set_points as set_points
 from ._fitting import fit_classifier as fit_classifier
-from ._holdout import LabelledRows as LabelledRows
-from ._holdout import shared_out as shared_out
 from ._parameters import check_parameters as check_parameters
 from ._progress import Progress as Progress
 from ._scorer import scorer as scorer

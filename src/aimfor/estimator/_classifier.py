@@ -34,8 +34,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
 
     By default it never bets on one recipe: log-loss, the aim and its area are trained as candidates. The exact metric
     and the area on held-out rows choose among them, and log-loss stays the choice unless another candidate beats it by
-    more than the noise of those rows. The threshold is then chosen on the same rows; with a confidence, on a half of
-    them that did not choose the candidate.
+    more than the noise of those rows. The threshold is then chosen on the same rows. With a confidence, some training
+    rows choose among the candidates, so that the rows of the threshold chose nothing before.
 
     Args:
         aim: an aim record or its text, such as "recall@precision>=0.9".
@@ -51,8 +51,9 @@ class Classifier(ClassifierMixin, BaseEstimator):
         restarts: candidates started from scratch, for each recipe.
         validation_fraction: share of the rows held back for all choices; 0 makes them on the training rows.
         confidence: of the operating point; the constraint then holds on the population with at least this probability.
-            Half of the rows held back then choose among candidates, the other half the threshold (all of them with an
-            exact solver, which has nothing to choose). Needs an aim with a constraint, and rows held back.
+            An eighth of the training rows then chooses among candidates, and all rows held back choose the threshold.
+            More than `validation_fraction` is held back where the test needs more, up to a half of the rows. Needs an
+            aim with a constraint, and rows held back.
         calibrate: fit probabilities on the validation rows, for `predict_proba`: True, "isotonic" or "logistic".
         steps: batches that each stage trains for.
         batch_size: rows of a batch; "auto" for 256 with "mlp", else 512.

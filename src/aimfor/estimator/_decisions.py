@@ -15,7 +15,12 @@ from aimfor._base.warnings import NoThresholdWarning
 from aimfor.aims import Aim, one_hot
 from aimfor.estimator._calibration import CalibrationCurve, calibration
 from aimfor.estimator._holdout import LabelledRows
-from aimfor.operating_points import OperatingPoint, one_per_label, operating_point
+from aimfor.operating_points import (
+    OperatingPoint,
+    choose_points,
+    one_per_label,
+    warn_of_weak_claims,
+)
 
 # The reason of a label that no row ever had: such a label is never predicted, where others without a threshold refuse.
 # It stands in the operating point because that is what a model's file keeps.
@@ -67,6 +72,8 @@ def decide(
             others = scored(classifier, whole, f"{whole.source}, {held_out.source} lacking a class")
             rows = [others if is_rare else one for one, is_rare in zip(rows, rare, strict=True)]
     points = points_of(aim, rows, classifier.confidence)
+    if not earlier:
+        warn_of_weak_claims(points)
     if not classifier.model_.exact:
         points = tuple(with_room(one, rows[label].scores[:, label]) for label, one in enumerate(points))
     if targets.several:
@@ -106,7 +113,7 @@ def points_of(aim: Aim, rows: Sequence[Scored], confidence: float | None) -> tup
         confidence: see `operating_point`.
     """
     return tuple(
-        operating_point(
+        choose_points(
             one.labels[:, label],
             one.scores[:, label],
             own,

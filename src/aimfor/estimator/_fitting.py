@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from aimfor._base import checks
 from aimfor.aims import Aim
 from aimfor.estimator._decisions import decide
-from aimfor.estimator._holdout import TRAINED, LabelledRows, divided, shared_out
+from aimfor.estimator._holdout import TRAINED, LabelledRows, divided, held_share, with_choosing
 from aimfor.estimator._inputs import check_confidence, check_rows, check_validation
 from aimfor.estimator._parameters import check_parameters, settings_of
 from aimfor.model_kinds import Fit, NetworkKind, Problem, Task, kind_of
@@ -71,9 +71,9 @@ def _fit(classifier: Any, X: Any, y: Any, sample_weight: Any, validation_data: A
         held_out = check_validation(classifier, validation_data)
         fitted = whole = whole._replace(source=TRAINED)
     else:
-        fitted, held_out = divided(whole, classifier.validation_fraction, seed)
+        fitted, held_out = divided(whole, held_share(aim, classifier, whole), seed)
     check_confidence(classifier.confidence, held_out, trained_on=held_out is fitted)
-    choosing, held_out = shared_out(held_out, classifier)
+    fitted, choosing = with_choosing(fitted, held_out, classifier)
     problem = problem_of(classifier, Scaling.of(X, fitted.index, fitted.weights))
     fit = None
     if classifier.solver == "sgd":

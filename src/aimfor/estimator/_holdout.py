@@ -1,7 +1,8 @@
-"""Rows that train, and rows that are held back for all choices."""
+"""Rows that train, rows that choose among candidates, and rows that choose the threshold."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any, NamedTuple
 
@@ -10,8 +11,12 @@ import numpy as np
 from aimfor._base import checks
 from aimfor._base.splitting import held_back
 from aimfor._base.warnings import NoValidationWarning
+from aimfor.aims import Aim, PointAim, rate_of
 
 TRAINED = "the training rows"
+# With a confidence: the share of the training rows that choose among candidates, the most rows that are held back, and
+# how many times the rows that would do without an error are held back.
+CHOOSING, MOST_HELD, ROOM_FOR_ERRORS = 0.125, 0.5, 4
 
 
 class LabelledRows(NamedTuple):
@@ -65,28 +70,40 @@ def divided(whole: LabelledRows, fraction: float, seed: int) -> tuple[LabelledRo
     return whole.some(fitted, TRAINED), whole.some(held_out, "the validation rows")
 
 
-def halves(held_out: LabelledRows) -> tuple[LabelledRows, LabelledRows]:
-    """One half to choose the model on, another for its threshold: a confidence is about rows that chose nothing before.
+def held_share(aim: Aim, classifier: Any, whole: LabelledRows) -> float:
+    """The share of the rows to hold back: `validation_fraction`, and more where a confidence needs more, up to a half.
 
     Args:
-        held_out: rows that were not trained on, none of them of weight 0; each half gets its share of every class.
+        aim: what the model is judged by.
+        classifier: whose parameters decide.
+        whole: all rows.
     """
-    classes = held_out.classes()
-    least = np.unique(classes, return_counts=True)[1].min()
-    checks.rule(least >= 2, "confidence", "needs 2 held-out rows of each class, for model and threshold", least)
-    # Always the same draw, so that those who have the rows know which of them chose the threshold.
-    choosing, deciding = held_back(classes, (len(classes) + 1) // 2, seed=0)
-    half = f"the half of {held_out.source}"
-    return held_out.some(choosing, half), held_out.some(deciding, f"{half} that did not choose the model")
+    fraction = classifier.validation_fraction
+    if classifier.confidence is None or fraction == 0 or whole.labels.shape[1] > 1 or not isinstance(aim, PointAim):
+        return fraction
+    assert not isinstance(aim.target, tuple)
+    # So many rows in a row without an error pass the test: of all positives or negatives, or of those that are flagged.
+    least = math.log((1 - classifier.confidence) / 3) / math.log(aim.target if aim.sense == ">=" else 1 - aim.target)
+    counted = whole.labels == int(rate_of(aim.constrained).share.whole != ("negatives",))
+    return max(fraction, min(ROOM_FOR_ERRORS * least / max(counted.sum(), 1), MOST_HELD))
 
 
-def shared_out(held_out: LabelledRows, classifier: Any) -> tuple[LabelledRows, LabelledRows]:
-    """Rows that choose the model and rows that choose its threshold: halves with a confidence, else the same.
+def with_choosing(fitted: LabelledRows, held_out: LabelledRows, classifier: Any) -> tuple[LabelledRows, LabelledRows]:
+    """Rows that train, and rows that choose among candidates.
+
+    Without a confidence these are the rows held out. A confidence is about rows that chose nothing before, so then some
+    training rows choose, and all rows held out are for the threshold.
 
     Args:
-        held_out: rows that were not trained on, none of them of weight 0.
+        fitted: rows to train on.
+        held_out: rows that were not trained on.
         classifier: whose parameters decide.
     """
     # The solvers choose nothing on these rows.
-    by_halves = classifier.confidence is not None and classifier.solver == "sgd"
-    return halves(held_out) if by_halves else (held_out, held_out)
+    if classifier.confidence is None or classifier.solver != "sgd":
+        return fitted, held_out
+    classes = fitted.classes()
+    kinds, counts = np.unique(classes, return_counts=True)
+    checks.rule(counts.min() >= 2, "confidence", "needs 2 training rows of each class", counts.min())
+    training, choosing = held_back(classes, max(len(kinds), round(CHOOSING * len(classes))), seed=0)
+    return fitted.some(training, fitted.source), fitted.some(choosing, "training rows that choose the model")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from aimfor._base import checks
-from aimfor._base.warnings import LowConfidenceWarning
 from aimfor.aims import Aim, PointAim
 from aimfor.operating_points import INTERVAL_LEVEL, OperatingPoint, choose_points, intervals_of
 
@@ -18,35 +15,27 @@ from aimfor.operating_points import INTERVAL_LEVEL, OperatingPoint, choose_point
 TESTED = (0.7, 0.5)
 
 
-def likely_point(
-    labels: np.ndarray, scores: np.ndarray, aim: Aim, *, sample_weight: np.ndarray | None, source: str
-) -> OperatingPoint:
+def likely_point(labels: np.ndarray, scores: np.ndarray, aim: Aim, **given: Any) -> OperatingPoint:
     """The operating point of one label where no confidence is asked for.
 
     The best of many thresholds on some rows is a little worse on others, which often breaks a constraint on precision.
     So the threshold should pass an exact test too. Of the best and the best that passes, the one that keeps the
-    constraint better is taken. Unequal weights have no exact test: the best threshold is taken for them.
+    constraint better is taken. If none passes, the best is taken, and `warn_of_weak_claims` tells. Unequal weights have
+    no exact test: the best threshold is taken for them.
 
     Args:
         labels: `[n]`, 0/1 or bool.
         scores: `[n]`.
         aim: with one target.
-        sample_weight: `[n]`, or None for 1.
-        source: the rows in words.
+        given: `sample_weight`, `groups` and `source` of `operating_point`.
     """
-    given: dict[str, Any] = {"sample_weight": sample_weight, "source": source}
     best = choose_points(labels, scores, aim, **given)
-    if not isinstance(aim, PointAim) or best.threshold is None or best.intervals is None:
+    if not isinstance(aim, PointAim) or best.claimable is None:
         return best
     for confidence in TESTED:
         tested = choose_points(labels, scores, aim, confidence=confidence, **given)
         if tested.threshold is not None:
             return _stricter(aim, best, tested)
-    warnings.warn(
-        f"{best.aim} is not more likely kept than broken on new rows, as {tested.reason}: more rows help",
-        LowConfidenceWarning,
-        stacklevel=checks.callers_level(),
-    )
     return best
 
 
@@ -59,4 +48,5 @@ def _stricter(aim: PointAim, best: OperatingPoint, tested: OperatingPoint) -> Op
     if best.threshold == tested.threshold or (best.threshold < tested.threshold) == lower_keeps_better:
         return best
     # It makes no promise, as the rows may have trained the model since: its intervals have the usual level.
-    return replace(tested, confidence=None, intervals=intervals_of(tested.counts, INTERVAL_LEVEL))
+    intervals = tested.intervals and intervals_of(tested.counts, INTERVAL_LEVEL)
+    return replace(tested, confidence=None, intervals=intervals)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from inspect import signature
 from numbers import Integral, Real
@@ -33,12 +32,12 @@ from sklearn.utils.validation import (
 )
 
 from aimfor._base import checks
-from aimfor._base.warnings import NoThresholdWarning
 from aimfor.aims import Aim, exact_metric
 from aimfor.aims import aim as parse_aim
+from aimfor.estimator._decisions import decided
 from aimfor.estimator._likely_point import likely_point
 from aimfor.metrics import Curve, cumulate
-from aimfor.operating_points import OperatingPoint, operating_point, valid_confidence
+from aimfor.operating_points import OperatingPoint, choose_points, valid_confidence, warn_of_weak_claims
 
 # Which score "auto" takes: the first that the estimator has. `aimfor.scorer` has the same order, since probabilities
 # of confident models round to 1 and tie.
@@ -71,8 +70,8 @@ class ThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         estimator: the classifier; it is cloned, unless `cv` is "prefit".
         aim: an aim record or its text, such as "recall@precision>=0.9".
         confidence: in (0, 1); the constraint then holds on the population with at least this probability, for rows
-            drawn independently from it. The final model must not have seen the rows that choose, so `cv` must be a
-            share, a splitter of one split, or "prefit". None keeps the constraint on average.
+            or groups drawn independently from it. The final model must not have seen the rows that choose, so `cv`
+            must be a share, a splitter of one split, or "prefit". None keeps the constraint more often than not.
         cv: a number of folds or a splitter: out-of-fold scores of all rows choose. A share in (0, 1): one held-out part
             chooses. "prefit": `estimator` is fitted already, and all rows given to `fit` choose.
         refit: fit on all rows once the threshold is chosen. It has no effect with a confidence or "prefit".
@@ -140,7 +139,8 @@ class ThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             X: rows as the classifier takes them.
             y: `[n]` of two classes.
             sample_weight: `[n]`, at least 0; for the classifier and for the choice of the threshold.
-            groups: `[n]`; rows of one group stay on one side of every split.
+            groups: `[n]`; rows of one group stay on one side of every split, and a confidence is about a row of a new
+                group. See `operating_point`.
             fit_params: for `fit` of the classifier; those with one entry per row are split as the rows are.
 
         Returns:
@@ -149,14 +149,13 @@ class ThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         aim = self._check_options()
         X, given, sample_weight, groups = indexable(X, y, sample_weight, groups)
         labels = column_or_1d(given, warn=True)
-        self._check_groups(groups)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         if self.cv == "prefit":
             checks.rule(not fit_params, "fit", 'must have no fit_params with cv="prefit"', sorted(fit_params))
             choosing = self._of_fitted(X, labels)
         else:
             choosing = self._of_splits(X, labels, weights, groups, fit_params)
-        self._decide(aim, labels, weights, choosing)
+        self._decide(aim, labels, weights, groups, choosing)
         for name in ("n_features_in_", "feature_names_in_"):
             vars(self).pop(name, None)
             if hasattr(self.estimator_, name):
@@ -174,14 +173,7 @@ class ThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self, "operating_point_")
         scores = self._scores(self.estimator_, X)
-        if self.threshold_ is not None or self.on_no_threshold == "raise":
-            return self.classes_[self.operating_point_.predict(scores)]
-        warnings.warn(
-            f"nothing is predicted positive: {self.operating_point_.reason}",
-            NoThresholdWarning,
-            stacklevel=checks.callers_level(),
-        )
-        return np.repeat(self.classes_[:1], len(scores))
+        return self.classes_[decided([self.operating_point_], scores[:, None], self.on_no_threshold)[:, 0]]
 
     @available_if(_inner_has("predict_proba"))
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -267,13 +259,6 @@ class ThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         elif isinstance(self.cv, Real):
             checks.in_range("cv", float(self.cv), 0, 1, open_low=True, open_high=True)
         return aim
-
-    def _check_groups(self, groups: Any) -> None:
-        if self.confidence is not None and groups is not None:
-            raise ValueError(
-                "confidence needs rows that are drawn independently, got groups: give one row of each group, or let "
-                "confidence be None"
-            )
 
     def _positive(self, y: np.ndarray) -> np.ndarray:
         """Which labels are of the positive class."""
@@ -362,14 +347,18 @@ class ThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     # What comes out.
 
-    def _decide(self, aim: Aim, y: np.ndarray, weights: np.ndarray | None, choosing: Choosing) -> None:
+    def _decide(self, aim: Aim, y: np.ndarray, weights: np.ndarray | None, groups: Any, choosing: Choosing) -> None:
         """Choose the operating point and keep the curve that it lies on."""
         labels = self._positive(y[choosing.rows])
         known = None if weights is None else weights[choosing.rows]
+        together = None if groups is None else np.asarray(groups)[choosing.rows]
         scores = choosing.scores.astype(np.float64)
         self.curve_ = cumulate(labels, scores, np.ones(len(labels)) if known is None else known)
-        choose = likely_point if self.confidence is None else partial(operating_point, confidence=self.confidence)
-        self.operating_point_ = choose(labels, scores, aim, sample_weight=known, source=choosing.source)
+        choose = likely_point if self.confidence is None else partial(choose_points, confidence=self.confidence)
+        self.operating_point_ = choose(
+            labels, scores, aim, sample_weight=known, groups=together, source=choosing.source
+        )
+        warn_of_weak_claims([self.operating_point_])
 
 
 def _fitted(estimator: Any, X: Any, y: np.ndarray, fit_params: dict[str, Any], rows: Any) -> Any:
