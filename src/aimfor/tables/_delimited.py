@@ -70,7 +70,7 @@ def _dialect(path: Path, separator: str | None, encoding: str | None, usual: str
     if not lines:
         raise DataError(f"{path} is empty")
     separator = separator or _separator(lines, usual)
-    rows = list(csv.reader(lines[:SAMPLE_LINES], delimiter=separator))
+    rows = _cells(lines, separator)
     names = rows[0]
     _check_header(path, rows)
     # The unnamed first column is that in which pandas writes row numbers.
@@ -151,11 +151,18 @@ def _first_lines(path: Path, encoding: str) -> list[str]:
     return [line for line in (lines if whole or len(lines) < 2 else lines[:-1]) if line.strip("\r\n")]
 
 
+def _cells(lines: list[str], separator: str) -> list[list[str]]:
+    try:
+        return list(csv.reader(lines[:SAMPLE_LINES], delimiter=separator))
+    except csv.Error:  # a cell beyond the limit of Python's reader, as where a long line is not separated so
+        return [line.rstrip("\r\n").split(separator) for line in lines[:SAMPLE_LINES]]
+
+
 def _separator(lines: list[str], usual: str) -> str:
     """The one that gives the most columns, the same in all lines; the usual one where none does."""
     best, most = usual, (False, 1)
     for candidate in dict.fromkeys((usual, *SEPARATORS)):
-        counts = [len(row) for row in csv.reader(lines[:SAMPLE_LINES], delimiter=candidate)]
+        counts = [len(row) for row in _cells(lines, candidate)]
         found = (counts[0] > 1 and len(set(counts)) == 1, counts[0])
         if found > most:
             best, most = candidate, found
