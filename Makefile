@@ -32,7 +32,7 @@ demo: $(VENV)/.installed-demo
 test: $(VENV)/.installed-dev $(VENV)/.browser
 	$(PYTEST)
 
-slow: $(VENV)/.installed-dev $(VENV)/.browser
+slow: $(VENV)/.installed-dev $(VENV)/.browser $(VENV)/.postgresql
 	$(PYTEST) -m slow
 
 bench: $(VENV)/.installed-dev
@@ -93,6 +93,13 @@ $(VENV)/.browser: $(VENV)/.made
 	@command -v chromedriver > /dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null \
 	  && { apt-get update -qq; apt-get install -y -qq --no-install-recommends chromium chromium-driver; } > /dev/null 2>&1; } \
 	  || echo "Chromium could not be installed: the tests of the page will be skipped"
+	touch $@
+
+# The slow tests query a PostgreSQL server of their own. Where it cannot be installed, they are skipped with a reason.
+$(VENV)/.postgresql: $(VENV)/.made
+	@[ -d /usr/lib/postgresql ] || { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null \
+	  && { apt-get update -qq; apt-get install -y -qq --no-install-recommends postgresql; } > /dev/null 2>&1; } \
+	  || echo "PostgreSQL could not be installed: the tests of it will be skipped"
 	touch $@
 
 $(VENV)/.made:
