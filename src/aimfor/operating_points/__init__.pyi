@@ -1,5 +1,7 @@
 from ._alerts import AlertThreshold as AlertThreshold
 from ._alerts import alert_threshold as alert_threshold
+from ._band import RateBand as RateBand
+from ._band import rate_band as rate_band
 from ._choose import NEEDS_EQUAL_WEIGHTS as NEEDS_EQUAL_WEIGHTS
 from ._choose import choose_points as choose_points
 from ._choose import one_per_label as one_per_label
