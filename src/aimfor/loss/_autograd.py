@@ -2,7 +2,12 @@
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+# Raised where a gradient of the loss is differentiated: its own gradient was worked out without a graph.
+NO_SECOND_DERIVATIVES = (
+    "the loss has no second derivatives: a gradient penalty cannot go through it; take the penalty of another loss, or "
+    "make the gradient without create_graph=True"
+)
 
 
 def attach_gradient(value: Tensor, scores: Tensor, gradient: Tensor) -> Tensor:
@@ -43,7 +48,20 @@ def _handed_over(ctx, factor: Tensor) -> tuple[Tensor, None]:
     return gradient if gradient.dtype is ctx.dtype else gradient.to(ctx.dtype), None
 
 
-_guarded = once_differentiable(_handed_over)
+def _guarded(ctx, factor: Tensor) -> tuple[Tensor, None]:
+    return once_only(_handed_over(ctx, factor)[0]), None
+
+
+def once_only(gradient: Tensor) -> Tensor:
+    """A gradient that raises when it is differentiated, where a graph of this backward is wanted.
+
+    Torch's `once_differentiable` does so only where what comes from above needs a gradient. Otherwise a gradient
+    penalty would silently miss the part that goes through the loss.
+    """
+    if not torch.is_grad_enabled():
+        return gradient
+    fail = torch._C._functions.DelayedError(NO_SECOND_DERIVATIVES.encode(), 1)  # pyright: ignore[reportAttributeAccessIssue]
+    return fail(gradient.detach().requires_grad_())
 
 
 def value_type(scores: Tensor) -> torch.dtype:
@@ -54,3 +72,19 @@ def value_type(scores: Tensor) -> torch.dtype:
 def gradient_type(scores: Tensor) -> torch.dtype:
     """What the gradient is kept in: that of the scores, but float32 for float16, whose smallest number is too large."""
     return torch.float32 if scores.dtype == torch.float16 else scores.dtype
+
+
+def overflowed(scores: Tensor) -> bool:
+    """Whether scores of half precision are not finite, as happens while a gradient scaler searches for its scale."""
+    if not isinstance(scores, Tensor) or not scores.requires_grad or scores.layout != torch.strided:
+        return False
+    kind = scores.device.type
+    half = scores.dtype == torch.float16
+    half = half or (torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.float16)
+    return half and not bool(scores.detach().isfinite().all())
+
+
+def overflow_result(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Value inf and a gradient of nan, of which a gradient scaler skips the step and halves its scale."""
+    value = torch.full((), torch.inf, dtype=value_type(scores), device=scores.device)
+    return value, scores, torch.full_like(scores.detach(), torch.nan, dtype=gradient_type(scores))

@@ -5,7 +5,7 @@ Their values are checked by the pass that reads them anyway, such as `entries` o
 
 import warnings
 from collections.abc import Collection, Iterable, Sequence, Set
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
@@ -77,8 +77,12 @@ def training_batch(
             continue
         if not isinstance(value, Tensor):
             raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+        _check_memory(name, value)
         if value.device != scores.device:
-            raise ValueError(f"{name} must be on the device of scores, {scores.device}, got {value.device}")
+            raise ValueError(
+                f"{name} must be on the device of scores, {scores.device}, got {value.device}: move them with "
+                f"{name}.to(scores.device)"
+            )
         _check_type(name, value)
     _check_scores(scores, num_labels, multiclass)
     labels, weights = _signed(labels), None if weights is None else _signed(weights)
@@ -91,7 +95,13 @@ def training_batch(
     if multiclass:
         return _classes(matrix, labels, None if weights is None else weights.detach(), mask)
     if labels.shape != scores.shape:
-        raise ValueError(f"labels must have the shape of scores, {tuple(scores.shape)}, got {tuple(labels.shape)}")
+        remedy = ""
+        if scores.ndim == 2 and scores.shape[1] == 1 and labels.shape == scores.shape[:1]:
+            remedy = ": pass scores.squeeze(1)"
+        elif scores.ndim == 1 and labels.shape == (*scores.shape, 1):
+            remedy = ": pass labels.squeeze(1)"
+        shape = tuple(scores.shape)
+        raise ValueError(f"labels must have the shape of scores, {shape}, got {tuple(labels.shape)}{remedy}")
     if labels.layout == torch.strided:
         in_form = labels.detach() if labels.ndim == 2 else labels.detach().unsqueeze(1)
     else:
@@ -132,7 +142,8 @@ def sparse_labels(rows: Iterable[Collection[int] | Tensor], num_labels: int) -> 
 
 def refuse(name: str, value: object) -> NoReturn:
     """Raise the ValueError of scores, labels or weights of which an entry breaks their rule."""
-    raise ValueError(f"{name} must be {RULES[name]} in every entry, got {value}")
+    remedy = ": pass mask=labels != -100" if name == "labels" and value == -100 else ""
+    raise ValueError(f"{name} must be {RULES[name]} in every entry, got {value}{remedy}")
 
 
 def every_entry(name: str, values: Tensor, valid: Tensor) -> None:
@@ -187,14 +198,14 @@ def _comparable(values: Tensor) -> Tensor:
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
-def known_priors(priors: float | Sequence[float] | Tensor | None, num_labels: int) -> Tensor | None:
-    """Known priors as `[L]`, each strictly between 0 and 1."""
+def known_priors(priors: float | Sequence[float] | Tensor | None, num_labels: int) -> list[float] | None:
+    """Known priors of each label, strictly between 0 and 1."""
     if priors is None:
         return None
     row = checks.per_column("priors", priors, (1, num_labels), 0, 1, open_low=True, open_high=True)
     for prior in row:
         checks.away_from_ends("priors", prior)
-    return torch.tensor(row, dtype=torch.float32)
+    return list(row)
 
 
 def _whole_numbers(row: Collection[int] | Tensor, num_labels: int) -> Tensor:
@@ -210,6 +221,30 @@ def _whole_numbers(row: Collection[int] | Tensor, num_labels: int) -> Tensor:
         first = tensor[0].item()
         raise TypeError(f"{must}, got {first if isinstance(first, bool) else format(first, 'g')} of {tensor.dtype}")
     return tensor.long()
+
+
+def _check_memory(name: str, value: Tensor) -> None:
+    """Refuse a tensor that is only a face of others: the engines read its memory."""
+    if has_memory(value):
+        return
+    kind = type(value).__name__
+    remedy = (
+        f": pass {name}.to_local(), and say with process_group which ranks share the rows" if kind == "DTensor" else ""
+    )
+    raise TypeError(f"{name} must be a plain tensor with memory of its own, got {kind}{remedy}")
+
+
+def has_memory(value: Tensor) -> bool:
+    """Whether a tensor is a plain one, or a subclass that changes nothing about its memory."""
+    kind: Any = type(value)
+    plain: Any = Tensor
+    return kind is Tensor or kind.__torch_dispatch__ is plain.__torch_dispatch__
+
+
+def awaited(value: Any) -> Any:
+    """A tensor whose collective may still be under way, as tensor-parallel layers give it, once it has arrived."""
+    # By its name: the class is imported only where such tensors are made.
+    return value.clone() if type(value).__name__ == "AsyncCollectiveTensor" else value
 
 
 def _check_type(name: str, value: Tensor) -> None:
@@ -229,7 +264,16 @@ def _check_scores(scores: Tensor, num_labels: int, multiclass: bool) -> None:
     one_column = scores.ndim == 1 and num_labels == 1
     if not one_column and (scores.ndim != 2 or scores.shape[1] != num_labels):
         allowed = f"[B, {num_labels}]" if multiclass or num_labels > 1 else "[B] or [B, 1]"
-        raise ValueError(f"scores must have shape {allowed} for num_labels={num_labels}, got {tuple(scores.shape)}")
+        remedy = ""
+        if scores.ndim == 2 and scores.shape[1] == 2 and num_labels == 1:
+            remedy = ": of a head with two logits pass logits[:, 1] - logits[:, 0]"
+        elif scores.ndim > 2 and scores.shape[-1] == num_labels:
+            remedy = ": pass scores.flatten(0, -2), and labels in the same form"
+        elif scores.ndim > 2:
+            ways = "scores.flatten()" if num_labels == 1 else "scores.movedim(1, -1).flatten(0, -2)"
+            remedy = f": pass {ways}, and labels in the same form"
+        shape = tuple(scores.shape)
+        raise ValueError(f"scores must have shape {allowed} for num_labels={num_labels}, got {shape}{remedy}")
     checks.rule(len(scores) > 0, "scores", "must have at least one row", tuple(scores.shape))
 
 
@@ -252,6 +296,14 @@ def _positions(labels: Tensor) -> Positives:
     if labels.ndim != 2 or labels.layout not in (torch.sparse_csr, torch.sparse_coo):
         raise TypeError(f"labels must be dense, sparse CSR or sparse COO of shape [B, L], got {labels.layout}")
     if labels.layout == torch.sparse_coo:
+        # Before anything reads them: torch trusts the indices, and would read and write beyond the end.
+        index = labels._indices()
+        if index.numel() and not all(
+            _all_within(one, 0, size - 1) for one, size in zip(index, labels.shape, strict=True)
+        ):
+            raise ValueError(
+                f"labels must have indices within their shape {tuple(labels.shape)}, got one outside of it"
+            )
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
             labels = labels.coalesce().to_sparse_csr()

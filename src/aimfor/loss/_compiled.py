@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from aimfor.loss._autograd import attach_gradient, gradient_type, value_type
+from aimfor.loss._autograd import attach_gradient, gradient_type, once_only, value_type
 from aimfor.loss._loss import numbered_loss
 
 if TYPE_CHECKING:
@@ -80,6 +80,6 @@ def _keep_gradient(ctx, inputs, output) -> None:
 
 
 _attach.register_autograd(
-    lambda ctx, factor: (None, (ctx.saved_tensors[0] * factor).to(ctx.dtype), None),
+    lambda ctx, factor: (None, once_only((ctx.saved_tensors[0] * factor).to(ctx.dtype)), None),
     setup_context=_keep_gradient,
 )

@@ -10,52 +10,82 @@ from torch import Tensor
 
 
 class Ranks(NamedTuple):
-    """The processes that train together; `size` is 1 for one that trains alone."""
+    """The processes that train together; `size` is 1 for one that trains alone, `group` is None for all of them."""
 
     size: int
+    group: Any = None
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The tensor added up over all ranks, the same on each."""
         if self.size == 1:
             return tensor
         total = tensor.to(torch.float64, copy=True)  # one type for all ranks, whatever the type of their scores
-        torch.distributed.all_reduce(total)
+        torch.distributed.all_reduce(total, group=self.group)
         return total.to(tensor.dtype)
 
 
 ALONE = Ranks(1)
 
 
-def training_ranks() -> Ranks:
-    """The ranks of the default process group; one without a group."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return Ranks(torch.distributed.get_world_size())
-    return ALONE
+def training_ranks(process_group: Any) -> Ranks:
+    """The ranks of a process group: all for None, this one alone for False or without a group."""
+    if process_group is False or not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return ALONE
+    return Ranks(torch.distributed.get_world_size(process_group), process_group)
+
+
+def checked_group(process_group: Any) -> Any:
+    """A process group, that of a dimension of a DeviceMesh, None or False; raises TypeError for anything else."""
+    if process_group is None or process_group is False:
+        return process_group
+    if hasattr(process_group, "get_group"):  # a DeviceMesh; one of several dimensions says itself what to do
+        return process_group.get_group()
+    if not isinstance(process_group, torch.distributed.ProcessGroup):
+        raise TypeError(
+            "process_group must be None, False, a process group or one dimension of a DeviceMesh such as mesh['data'], "
+            f"got {type(process_group).__name__}"
+        )
+    return process_group
+
+
+class Overflow(Exception):
+    """Scores in half precision that are not finite, on this rank or another: a gradient scaler skips such a step."""
 
 
 def sum_census(ranks: Ranks, census: Tensor) -> Tensor:
-    """The census of all ranks; raises ValueError where another rank refused its input.
+    """The census of all ranks; raises ValueError where another rank refused its input, Overflow where its scores are
+    not finite.
 
-    One message, `[3 L + 1]`: the last number counts the ranks that refused.
+    One message, `[3 L + 2]`: the last numbers count the ranks that refused and those that overflowed.
     """
     if ranks.size == 1:
         return census
     exact = census.double()
     # Of means only sums can be added up. In double precision the mean of one and the same score stays that score.
     score_sum = exact[2] * (exact[0] + exact[1])
-    received = ranks.sum(torch.cat([exact[0], exact[1], score_sum, exact.new_zeros(1)]))
-    if received[-1] > 0:
+    received = ranks.sum(torch.cat([exact[0], exact[1], score_sum, exact.new_zeros(2)]))
+    if received[-2] > 0:
         raise ValueError("scores, labels, weights and mask must be valid on every rank, another rank refused its own")
-    negatives, positives, score_sum = received[:-1].unflatten(0, (3, -1))
+    if received[-1] > 0:
+        raise Overflow
+    negatives, positives, score_sum = received[:-2].unflatten(0, (3, -1))
     weight = negatives + positives
     mean = score_sum / torch.where(weight > 0, weight, 1.0)
     return torch.stack([negatives, positives, mean]).to(census.dtype)
 
 
-def report_refusal(ranks: Ranks, like: Tensor) -> None:
-    """Send the other ranks, which wait for this one's census, that its input was refused; `like` is one row of it."""
+def report_refusal(ranks: Ranks, like: Tensor, overflow: bool) -> None:
+    """Send the other ranks, which wait for this one's census, that its input was refused or its scores overflowed.
+
+    Args:
+        ranks: the ranks that wait.
+        like: one row of the census.
+        overflow: which of the two.
+    """
     if ranks.size > 1:
-        ranks.sum(torch.cat([like.new_zeros(3 * len(like)), like.new_ones(1)]))
+        message = like.new_zeros(3 * len(like) + 2)
+        message[-1 if overflow else -2] = 1.0
+        ranks.sum(message)
 
 
 def group_size(group: Any) -> int:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from aimfor._base import checks
 from aimfor.aims import Aim
 from aimfor.aims import aim as parse_aim
+from aimfor.loss._autograd import once_only
 from aimfor.loss._loss import Loss
 
 # Labels of a chunk, by default: enough to keep the cores busy, and with 128 rows 2 MB of scores.
@@ -203,7 +204,6 @@ class _HandedOver(torch.autograd.Function):
         return run.value.clone()
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx, factor: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
         if ctx.gradients is None:
             raise RuntimeError("backward through the head a second time: say retain_graph=True the first time")
@@ -214,7 +214,8 @@ class _HandedOver(torch.autograd.Function):
             # The graph is used up after this: gradients as large as the weights are handed over, not copied.
             ctx.gradients = None
             scaled = [None if part is None else part.mul_(factor) for part in (of_features, of_weight, of_bias)]
-        return None, scaled[0].to(ctx.dtype), *scaled[1:]  # pyright: ignore[reportOptionalMemberAccess]
+        guarded = [None if part is None else once_only(part) for part in (scaled[0].to(ctx.dtype), *scaled[1:])]  # pyright: ignore[reportOptionalMemberAccess]
+        return None, *guarded
 
 
 class ChunkUpdates(nn.Module):

@@ -1,5 +1,6 @@
 """The loss: scores and labels in, one scalar to differentiate out. It learns its own state on the way."""
 
+import copy
 import itertools
 import sys
 import warnings
@@ -15,10 +16,10 @@ from aimfor._base import checks
 from aimfor._base.warnings import InfeasibleConstraintWarning, OtherAimWarning, VacuousRangeWarning
 from aimfor.aims import NO_RATES, Aim, Anchors, PointAim, Rates
 from aimfor.aims import aim as parse_aim
-from aimfor.loss._autograd import attach_gradient, gradient_type
-from aimfor.loss._batch import Batch, known_priors, training_batch
+from aimfor.loss._autograd import attach_gradient, gradient_type, overflow_result, overflowed
+from aimfor.loss._batch import Batch, awaited, known_priors, training_batch
 from aimfor.loss._diagnostics import Diagnostics, diagnose
-from aimfor.loss._distributed import ALONE, report_refusal, sum_census, training_ranks
+from aimfor.loss._distributed import ALONE, Overflow, checked_group, report_refusal, sum_census, training_ranks
 from aimfor.loss._log_loss_start import log_loss_step
 from aimfor.loss._state import LOOK_EVERY, State
 from aimfor.loss._step import LossRules, exact_drives
@@ -68,6 +69,9 @@ class Loss(nn.Module):
         log_loss_batches: batches at the start that train the scores by log-loss (cross-entropy when `multiclass`),
             while thresholds, multipliers and priors are learned for the aim already. A model that starts from scratch
             may end better so; 500 is a first number to try where there are a thousand batches and more.
+        process_group: ranks whose rows are one batch: None for all, False for this process alone, a process group, or
+            one dimension of a DeviceMesh.
+        total_labels: labels of all shards together, where this loss has a shard of them: values then sum to the whole.
 
     Example:
         >>> loss = Loss("recall@precision>=0.9")
@@ -90,6 +94,8 @@ class Loss(nn.Module):
         threshold_rate: float = 0.1,
         warmup: int = 500,
         log_loss_batches: int = 0,
+        process_group: Any = None,
+        total_labels: int | None = None,
     ):
         super().__init__()
         self.aim = parse_aim(aim)
@@ -110,8 +116,15 @@ class Loss(nn.Module):
         self.warmup = warmup
         self.log_loss_batches = log_loss_batches
         self.state = State(self.aim.anchor_count, num_labels, known_priors(priors, num_labels))
+        self.process_group = checked_group(process_group)
+        self.total_labels = num_labels if total_labels is None else total_labels
+        checks.whole_number("total_labels", self.total_labels, at_least=num_labels)
         self._told_of_vacuous = False
         self._take_number()
+
+    def reset_parameters(self) -> None:
+        """Forget everything that was learned; frameworks call it after they gave a module memory."""
+        self.state.reset_()
 
     @property
     def thresholds(self) -> Tensor:
@@ -161,17 +174,32 @@ class Loss(nn.Module):
         self, scores: Tensor, labels: Tensor, weights: Tensor | None, mask: Tensor | None, learning: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The value, what it is to be differentiated by, and the gradient in that; moves the state when learning."""
+        scores, labels = awaited(scores), awaited(labels)
         state, rules = self.state, self._rules(learning)  # once: a module looks for its parts in Python
+        if state.without_numbers:
+            state.fill_in_()
         try:
             batch = training_batch(scores, labels, weights, mask, self.num_labels, self.multiclass)
             device = state.thresholds.device
             if scores.device != device:
-                raise ValueError(f"scores must be on the device of the loss, {device}, got {scores.device}")
+                raise ValueError(
+                    f"scores must be on the device of the loss, {device}, got {scores.device}: move the loss with "
+                    f"loss.to({str(scores.device)!r})"
+                )
             run = engine_for(batch.scores, self.surrogate).begin(batch, state, rules)
         except Exception:
-            report_refusal(rules.ranks, state.score_mean)
-            raise
-        value, gradient = self._pass(state, rules, run, batch)
+            overflow = learning and overflowed(scores)
+            report_refusal(rules.ranks, state.score_mean, overflow)
+            if not overflow:
+                raise
+            return overflow_result(scores)
+        try:
+            value, gradient = self._pass(state, rules, run, batch)
+        except Overflow:  # on another rank
+            return overflow_result(scores)
+        if self.total_labels != self.num_labels:
+            share = self.num_labels / self.total_labels
+            value, gradient = value * share, gradient * share
         # Log-odds have a graph of their own; otherwise the gradient is that of the scores as they came.
         source = batch.scores if self.multiclass else scores
         if gradient.shape != source.shape or gradient.dtype != gradient_type(source):
@@ -249,6 +277,12 @@ class Loss(nn.Module):
     def _subject(self) -> str:
         return f"{self.aim}, num_labels={self.num_labels}{', multiclass' if self.multiclass else ''}"
 
+    def __deepcopy__(self, memo: dict) -> "Loss":
+        memo[id(self.process_group)] = self.process_group  # a group of processes is not copied
+        other = memo[id(self)] = type(self).__new__(type(self))
+        other.__setstate__(copy.deepcopy(self.__dict__, memo))
+        return other
+
     def __setstate__(self, state: dict) -> None:
         super().__setstate__(state)
         self._take_number()  # a copy is another loss
@@ -293,7 +327,7 @@ class Loss(nn.Module):
             self.threshold_rate,
             self.warmup,
             learning,
-            training_ranks() if learning else ALONE,
+            training_ranks(self.process_group) if learning else ALONE,
         )
 
     def _followed_rates(self) -> Rates:

@@ -4,12 +4,12 @@ Everything is a buffer, so no optimiser ever sees it; one step is one call of `l
 already summed over ranks, so that every rank makes the same step.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from aimfor._base import checks
 from aimfor.aims import Anchors, Rates
 
 # Running averages are plain means over the first steps, then forget at this rate.
@@ -68,6 +68,12 @@ STARTS = {
     "lowest_violation": NOTHING_SEEN,
     "fruitless_steps": 0.0,
 }
+# Scores are at most 1e10 and weights at most 1e12: no number of a state comes near this one.
+LARGEST_NUMBER = 1e37
+NEVER_NEGATIVE = (
+    *("steps", "class_weight", "multipliers", "positives", "exact_positives", "negatives", "exact_negatives"),
+    *("score_variance", "slope_square", "violation_square", "fruitless_steps"),
+)
 PER_LABEL = (
     "steps",
     *("positives", "exact_positives", "negatives", "exact_negatives"),
@@ -128,10 +134,9 @@ class State(nn.Module):
     Args:
         anchor_count: K.
         num_labels: L.
-        priors: `[L]` the share of positives that the aim is about; None for the counted one.
+        priors: of each label the share of positives that the aim is about; None for the counted one.
     """
 
-    given_priors: Tensor | None
     class_weight: Tensor
     steps: Tensor
     thresholds: Tensor
@@ -149,13 +154,14 @@ class State(nn.Module):
     fruitless_steps: Tensor
 
     @torch.inference_mode(False)  # what is made in that mode can never be changed outside of it
-    def __init__(self, anchor_count: int, num_labels: int, priors: Tensor | None):
+    def __init__(self, anchor_count: int, num_labels: int, priors: Sequence[float] | None):
         super().__init__()
         # Batches learned from, and whether the user was told of constraints that cannot be met: plain numbers, as a
         # device would have to be waited for.
         self.batches, self.warned = 0, False
-        # An option, like the aim itself: it moves with the module, but a loaded state does not change it.
-        self.register_buffer("given_priors", None if priors is None else priors.clone(), persistent=False)
+        # An option, as plain numbers: frameworks that make models without memory fill in buffers, and nothing else.
+        self.given: tuple[float, ...] | None = None if priors is None else tuple(priors)
+        self._given_tensor: Tensor | None = None
         per_label, per_anchor = (num_labels,), (anchor_count, num_labels)
         sizes = {
             **dict.fromkeys(PER_LABEL, per_label),
@@ -165,10 +171,34 @@ class State(nn.Module):
         for name, start in STARTS.items():
             kind = torch.long if name == "steps" else torch.float32
             self.register_buffer(name, torch.full(sizes.get(name, per_anchor), start, dtype=kind))
+        # Without memory there are no numbers: whoever gives it memory may fill in some of them, or none.
+        self.without_numbers = self.thresholds.is_meta
+
+    @property
+    def given_priors(self) -> Tensor | None:
+        """`[L]` priors that were given, on the device of the state; None for the counted ones."""
+        if self.given is None:
+            return None
+        kept, device = self._given_tensor, self.thresholds.device
+        if kept is None or kept.device != device:
+            kept = torch.tensor(self.given, dtype=torch.float32, device=device)
+            self.__dict__["_given_tensor"] = kept
+        return kept
+
+    def fill_in_(self) -> None:
+        """Start with right numbers where a state that was made without memory has been given some.
+
+        What was learned and loaded stays. What cannot be a state is memory that nobody has written to.
+        """
+        buffers = {name: self._buffers[name] for name in STARTS}
+        impossible = any(impossible_state(name, buffer) for name, buffer in buffers.items() if buffer is not None)
+        if impossible or not bool((self.steps > 0).any()):
+            self.reset_()
+        self.without_numbers = False
 
     def reset_(self) -> None:
         """Forget everything that was learned."""
-        self.batches, self.warned = 0, False
+        self.batches, self.warned, self.without_numbers = 0, False, self.thresholds.is_meta
         for name, start in STARTS.items():
             getattr(self, name).fill_(start)
 
@@ -319,20 +349,52 @@ class State(nn.Module):
         return relative.div_(self.violation_square.clamp(min=1).sqrt_())
 
     def get_extra_state(self) -> Tensor:
-        return torch.tensor([self.batches, int(self.warned)])
+        """Batches, whether the user was warned and, where there are some, the given priors."""
+        numbers = [self.batches, int(self.warned)]
+        if self.given is None:
+            return torch.tensor(numbers, device="cpu")
+        return torch.tensor([*numbers, *self.given], dtype=torch.float64, device="cpu")
 
     def set_extra_state(self, state: Tensor) -> None:
-        self.batches, self.warned = int(state[0]), bool(state[1])
+        batches, warned, *priors = state.tolist()
+        self.batches, self.warned = int(batches), bool(warned)
+        if priors and self.given is None:  # those that this loss was given stay
+            self.given = tuple(priors)
 
     def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs) -> None:
         for name, own in self._buffers.items():
             new = state_dict.get(prefix + name)
             if own is not None and new is not None and new.is_floating_point():
-                checks.rule(bool(new.isfinite().all()), prefix + name, "must be finite in a state_dict", "nan or inf")
                 # Whatever it was kept as: the engines read float32.
-                state_dict[prefix + name] = new.to(own.dtype)
+                new = state_dict[prefix + name] = new.to(own.dtype)
+            reason = None if new is None else impossible_state(name, new)
+            if reason is not None:
+                raise ValueError(f"{prefix + name} {reason} in a state_dict: the file is not of a loss, or is damaged")
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        if all(prefix + name in state_dict for name in STARTS):
+            self.without_numbers = False
 
     def _apply(self, fn, recurse=True):
         # Moves with the model, but stays float32: counts and small steps do not survive half precision.
-        return super()._apply(lambda tensor: tensor.to(device=fn(tensor).device), recurse)
+        def moved(tensor: Tensor) -> Tensor:
+            device = fn(tensor).device
+            return torch.empty_like(tensor, device=device) if tensor.is_meta else tensor.to(device=device)
+
+        nothing_there = self.thresholds.is_meta
+        super()._apply(moved, recurse)
+        if nothing_there and not self.thresholds.is_meta:  # `to_empty` after torch.device("meta")
+            self.reset_()
+        return self
+
+
+def impossible_state(name: str, buffer: Tensor) -> str | None:
+    """What a buffer must be, where it is something that no training can give; else None."""
+    if buffer.is_meta:
+        return None
+    if not bool(buffer.isfinite().all()):
+        return "must be finite"
+    if name != "lowest_violation" and bool((buffer.abs() > LARGEST_NUMBER).any()):
+        return f"must be at most {LARGEST_NUMBER:g}"
+    if name in NEVER_NEGATIVE and bool((buffer < 0).any()):
+        return "must not be negative"
+    return None

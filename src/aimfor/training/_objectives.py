@@ -83,7 +83,7 @@ class Objectives:
                 continue
             aim, surrogate, constraint = kind
             options: dict[str, Any] = {"surrogate": surrogate, "constraint": constraint, "warmup": WARMUP}
-            loss = Loss(repeated(aim, len(heads)), num_labels=len(heads) * num_labels, **options)
+            loss = Loss(repeated(aim, len(heads)), num_labels=len(heads) * num_labels, process_group=False, **options)
             loss.state.warned = True  # no warning of infeasible constraints: such candidates lose the contest
             self.groups.append((loss.to(data.rows.device), heads))
 

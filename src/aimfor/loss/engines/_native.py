@@ -13,7 +13,16 @@ from torch import Tensor
 
 from aimfor.aims import Anchors
 from aimfor.loss import _state as state_rules
-from aimfor.loss._batch import LARGEST_SCORE, LARGEST_WEIGHT, Batch, Positives, refuse, valid_positions, valid_weights
+from aimfor.loss._batch import (
+    LARGEST_SCORE,
+    LARGEST_WEIGHT,
+    Batch,
+    Positives,
+    has_memory,
+    refuse,
+    valid_positions,
+    valid_weights,
+)
 from aimfor.loss._state import State
 from aimfor.loss._step import LossRules, PassCounts, Sums
 from aimfor.loss._surrogates import LEAK, Surrogate
@@ -297,6 +306,7 @@ def _check_state(shape: torch.Size, num_labels: int, buffers: tuple[Tensor | Non
         # A module may be cast, moved or loaded in ways that it does not see, and the library writes here.
         if (
             buffer is None
+            or not has_memory(buffer)
             or buffer.dtype is not dtype
             or buffer.numel() != size
             or not buffer.is_cpu
@@ -322,6 +332,8 @@ def _wrong_form(name: str, dtype: torch.dtype, size: int, buffer: Tensor | None)
     """The sentence on a buffer that the library cannot use."""
     if buffer is None:
         return f"state.{name} must be a tensor, got None"
+    if not has_memory(buffer):
+        return f"state.{name} must be a plain tensor with memory of its own, got {type(buffer).__name__}"
     if buffer.is_cpu and (buffer.is_neg() or not buffer.data_ptr()):
         return (
             f"state.{name} must have its numbers in memory, got {'a negated view' if buffer.is_neg() else 'none there'}"
