@@ -94,14 +94,7 @@ def training_batch(
     weights, mask = _per_entry("weights", weights, scores), _per_entry("mask", mask, scores)
     if multiclass:
         return _classes(matrix, labels, None if weights is None else weights.detach(), mask)
-    if labels.shape != scores.shape:
-        remedy = ""
-        if scores.ndim == 2 and scores.shape[1] == 1 and labels.shape == scores.shape[:1]:
-            remedy = ": pass scores.squeeze(1)"
-        elif scores.ndim == 1 and labels.shape == (*scores.shape, 1):
-            remedy = ": pass labels.squeeze(1)"
-        shape = tuple(scores.shape)
-        raise ValueError(f"labels must have the shape of scores, {shape}, got {tuple(labels.shape)}{remedy}")
+    _check_shapes(scores, labels)
     if labels.layout == torch.strided:
         in_form = labels.detach() if labels.ndim == 2 else labels.detach().unsqueeze(1)
     else:
@@ -275,6 +268,17 @@ def _check_scores(scores: Tensor, num_labels: int, multiclass: bool) -> None:
         shape = tuple(scores.shape)
         raise ValueError(f"scores must have shape {allowed} for num_labels={num_labels}, got {shape}{remedy}")
     checks.rule(len(scores) > 0, "scores", "must have at least one row", tuple(scores.shape))
+
+
+def _check_shapes(scores: Tensor, labels: Tensor) -> None:
+    if labels.shape != scores.shape:
+        remedy = ""
+        if scores.ndim == 2 and scores.shape[1] == 1 and labels.shape == scores.shape[:1]:
+            remedy = ": pass scores.squeeze(1)"
+        elif scores.ndim == 1 and labels.shape == (*scores.shape, 1):
+            remedy = ": pass labels.squeeze(1)"
+        shape = tuple(scores.shape)
+        raise ValueError(f"labels must have the shape of scores, {shape}, got {tuple(labels.shape)}{remedy}")
 
 
 def _per_entry(name: str, value: Tensor | None, scores: Tensor) -> Tensor | None:
