@@ -31,6 +31,10 @@ class WatchStatus(NamedTuple):
         evidence: for each question how many times as likely an alarm has become; it raises one at its limit.
         limits: for each question where that limit is.
         rows, labels: how many rows and labels were counted.
+
+    Example:
+        >>> print(WatchStatus(alarm=False, reasons=(), evidence={}, limits={}, rows=1200, labels=300))
+        No alarm after 1,200 rows and 300 labels.
     """
 
     alarm: bool
