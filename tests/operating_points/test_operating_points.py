@@ -501,7 +501,7 @@ def test_bad_json_entries(change, message):
         OperatingPoint.from_json(GOOD | change)
 
 
-LATER = {"claimable", "num_groups"}  # an earlier version did not write these
+LATER = ("claimable", "num_groups")  # an earlier version did not write these
 
 
 @pytest.mark.parametrize("name", LATER)
