@@ -5,10 +5,12 @@ from ._base.errors import ModelFileError as ModelFileError
 from ._base.errors import UndefinedMetricError as UndefinedMetricError
 from ._base.warnings import InfeasibleConstraintWarning as InfeasibleConstraintWarning
 from ._base.warnings import LowConfidenceWarning as LowConfidenceWarning
+from ._base.warnings import MissingTreesWarning as MissingTreesWarning
 from ._base.warnings import NoThresholdWarning as NoThresholdWarning
 from ._base.warnings import NoValidationWarning as NoValidationWarning
 from ._base.warnings import OtherAimWarning as OtherAimWarning
 from ._base.warnings import PositiveClassWarning as PositiveClassWarning
+from ._base.warnings import ThinnedRowsWarning as ThinnedRowsWarning
 from ._base.warnings import UndefinedMetricWarning as UndefinedMetricWarning
 from ._base.warnings import VacuousRangeWarning as VacuousRangeWarning
 from .aims import AUCPR as AUCPR

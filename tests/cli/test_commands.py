@@ -20,7 +20,7 @@ from aimfor.cli import _fit as fitting
 from aimfor.cli import _run as running
 from aimfor.report import _files as stories
 
-FIT = ("--label", "fraud", "--aim", "recall@precision>=0.7", "--steps", "60")
+FIT = ("--label", "fraud", "--aim", "recall@precision>=0.7", "--model", "linear", "--steps", "60")
 
 
 class Ended:
@@ -188,7 +188,7 @@ def test_several_labels(command, tmp_path):
     frame["fraud"] = (frame["fraud"] == "yes").astype(int)
     frame["large"] = (frame["x0"] + frame["x2"].to_numpy() > 1).astype(int)
     frame.to_csv(tmp_path / "train.csv", index=False)
-    options = ("--label", "fraud", "--label", "large", "--aim", "f1", "--steps", "40")
+    options = ("--label", "fraud", "--label", "large", "--aim", "f1", "--model", "linear", "--steps", "40")
     ended = command("fit", tmp_path / "train.csv", *options, "--out", tmp_path / "run", "--json")
     assert ended.code == 0, ended.err
     assert [one["name"] for one in ended.json["labels"]] == ["fraud", "large"]
@@ -205,7 +205,7 @@ def test_a_model_without_an_operating_point_scores_and_leaves_the_decision_empty
         {"x": generator.integers(0, 2, 600), "fraud": generator.choice(["no", "yes"], 600, p=[0.9, 0.1])}
     )
     frame.to_csv(tmp_path / "train.csv", index=False)
-    options = ("--label", "fraud", "--aim", "recall@precision>=0.99", "--steps", "20")
+    options = ("--label", "fraud", "--aim", "recall@precision>=0.99", "--model", "linear", "--steps", "20")
     assert command("fit", tmp_path / "train.csv", *options, "--out", tmp_path / "run").code == 0
     assert aimfor.load(tmp_path / "run")[-1].threshold_ is None
     assert command("score", tmp_path / "run", tmp_path / "train.csv", "--out", tmp_path / "scored.csv").code == 0
@@ -222,7 +222,19 @@ def test_libsvm_and_npz(command, tmp_path):
     dump_svmlight_file(np.where(np.abs(X) > 0.3, X, 0), y, str(tmp_path / "rows.svm"))
     np.savez(tmp_path / "rows.npz", X=X, y=y)
     for name in ("rows.svm", "rows.npz"):
-        ended = command("fit", tmp_path / name, "--aim", "f1", "--steps", "30", "--out", tmp_path / "run", "--json")
+        ended = command(
+            "fit",
+            tmp_path / name,
+            "--aim",
+            "f1",
+            "--model",
+            "linear",
+            "--steps",
+            "30",
+            "--out",
+            tmp_path / "run",
+            "--json",
+        )
         assert ended.code == 0, ended.err
         assert command("score", tmp_path / "run", tmp_path / name, "--out", tmp_path / "scored.csv").code == 0
         assert len(pd.read_csv(tmp_path / "scored.csv")) == 600
@@ -250,7 +262,12 @@ def test_loaded_models_predict_the_classes_as_they_were(command, tmp_path, label
     frame = table(300)
     frame["fraud"] = np.where(frame["fraud"] == "yes", labels[1], labels[0])
     frame.to_parquet(tmp_path / "train.parquet")
-    assert command("fit", tmp_path / "train.parquet", *FIT[:2], "--steps", "10", "--out", tmp_path / "run").code == 0
+    assert (
+        command(
+            "fit", tmp_path / "train.parquet", *FIT[:2], "--model", "linear", "--steps", "10", "--out", tmp_path / "run"
+        ).code
+        == 0
+    )
     model = aimfor.load(tmp_path / "run")
     assert model.classes_.tolist() == classes
     assert set(model.predict(frame)) <= set(classes)

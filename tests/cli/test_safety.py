@@ -47,7 +47,7 @@ def precious(tmp_path):
     assert {path.name: path.read_text() for path in folder.iterdir()} == {name: f"precious {name}" for name in names}
 
 
-FIT = ("--label", "y", "--aim", "f1", "--steps", "10")
+FIT = ("--label", "y", "--aim", "f1", "--model", "linear", "--steps", "10")
 
 
 def test_a_work_folder_that_is_a_link_is_refused(command, rows, precious, tmp_path):

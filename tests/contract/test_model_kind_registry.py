@@ -121,7 +121,9 @@ def test_a_kind_with_an_onnx_form_is_exported(monkeypatch, tmp_path):
 def test_a_damaged_folder_of_a_kind_is_refused(registered, tmp_path):
     aimfor.save(tmp_path, aimfor.Classifier("f1", model="one feature", random_state=0).fit(X, y))
     KINDS.pop("one feature")  # the fixture puts it back to what was there before
-    with pytest.raises(aimfor.ModelFileError, match=r"model must be one of 'linear', 'mlp'.*, got 'one feature'"):
+    with pytest.raises(
+        aimfor.ModelFileError, match=r"model must be one of 'auto', 'trees', 'linear', 'mlp', got 'one feature'"
+    ):
         aimfor.load(tmp_path)
     facts = json.loads((tmp_path / "model.json").read_text())
     assert facts["architecture"]["model"] == "one feature"
@@ -145,7 +147,7 @@ def test_the_program_fits_and_scores_with_a_registered_kind(registered, tmp_path
 
 @pytest.mark.parametrize("model", ["tree", "", "one feature"])
 def test_a_kind_that_is_not_registered_is_refused(model):
-    with pytest.raises(ValueError, match=f"model must be one of 'linear', 'mlp'.*, got {model!r}"):
+    with pytest.raises(ValueError, match=f"model must be one of 'auto', 'trees', 'linear', 'mlp', got {model!r}"):
         aimfor.Classifier("f1", model=model).fit(X, y)
     with pytest.raises(TypeError, match=r"an nn\.Module or a function, got 3"):
         kind_of(3)

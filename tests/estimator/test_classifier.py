@@ -41,7 +41,7 @@ def expected_failures(estimator):
 
 @parametrize_with_checks(
     [
-        aimfor.Classifier(**QUICK),
+        aimfor.Classifier(model="linear", **QUICK),
         aimfor.Classifier(
             "f1",
             model="mlp",
@@ -66,7 +66,7 @@ def imbalanced(rows=600, seed=0, **options):
 @pytest.fixture(scope="module")
 def fitted():
     X, y = imbalanced()
-    return aimfor.Classifier("recall@precision>=0.7", **QUICK).fit(X, y), X, y
+    return aimfor.Classifier("recall@precision>=0.7", model="linear", **QUICK).fit(X, y), X, y
 
 
 def test_zero_is_the_decision(fitted):
@@ -106,7 +106,7 @@ def test_chosen_is_no_worse_than_log_loss_on_the_validation_rows(fitted):
 def test_a_target_no_data_can_reach_is_a_result_not_a_crash():
     X, _ = imbalanced()
     y = np.random.default_rng(0).integers(0, 2, len(X))
-    model = aimfor.Classifier("recall@precision>=0.999", **QUICK).fit(X, y)
+    model = aimfor.Classifier("recall@precision>=0.999", model="linear", **QUICK).fit(X, y)
     if model.threshold_ is None:
         assert model.operating_point_.reason
         with pytest.raises(ValueError, match="threshold"):
@@ -116,7 +116,7 @@ def test_a_target_no_data_can_reach_is_a_result_not_a_crash():
 
 def test_identical_with_the_same_seed():
     X, y = imbalanced()
-    one, other = (aimfor.Classifier(**QUICK).fit(X, y).decision_function(X) for _ in range(2))
+    one, other = (aimfor.Classifier(model="linear", **QUICK).fit(X, y).decision_function(X) for _ in range(2))
     np.testing.assert_array_equal(one, other)
 
 
@@ -140,7 +140,7 @@ def test_sparse_rows_are_never_made_dense(model, monkeypatch):
 
 def test_several_labels():
     X, Y = make_multilabel_classification(400, n_classes=4, random_state=0)
-    model = aimfor.Classifier("f1", **QUICK).fit(X, Y)
+    model = aimfor.Classifier("f1", model="linear", **QUICK).fit(X, Y)
     assert model.predict(X).shape == Y.shape
     assert model.decision_function(X).shape == Y.shape
     assert len(model.operating_point_) == 4
@@ -151,7 +151,7 @@ def test_labels_that_are_rare_or_never_there_do_not_stop_the_others():
     X, Y = make_multilabel_classification(300, n_classes=3, random_state=0)
     Y[:, 1] = 0
     Y[:, 2] = np.arange(300) == 7
-    model = aimfor.Classifier("f1", **QUICK).fit(X, Y)
+    model = aimfor.Classifier("f1", model="linear", **QUICK).fit(X, Y)
     decided = model.predict(X)
     assert decided[:, 0].any()
     assert not decided[:, 1].any()
@@ -163,16 +163,16 @@ def test_labels_that_are_rare_or_never_there_do_not_stop_the_others():
 
 def test_targets_per_label():
     X, Y = make_multilabel_classification(400, n_classes=2, random_state=0)
-    model = aimfor.Classifier(aimfor.RecallAtPrecision((0.6, 0.7)), **QUICK).fit(X, Y)
+    model = aimfor.Classifier(aimfor.RecallAtPrecision((0.6, 0.7)), model="linear", **QUICK).fit(X, Y)
     assert [point.aim for point in model.operating_point_] == ["recall@precision>=0.6", "recall@precision>=0.7"]
     with pytest.raises(ValueError, match="one target per label"):
-        aimfor.Classifier(aimfor.RecallAtPrecision((0.6, 0.7, 0.8)), **QUICK).fit(X, Y)
+        aimfor.Classifier(aimfor.RecallAtPrecision((0.6, 0.7, 0.8)), model="linear", **QUICK).fit(X, Y)
 
 
 def test_classes_as_texts():
     X, y = make_classification(500, 8, n_informative=5, n_classes=3, random_state=0)
     named = np.array(["cat", "dog", "eel"])[y]
-    model = aimfor.Classifier("aucpr", **QUICK).fit(X, named)
+    model = aimfor.Classifier("aucpr", model="linear", **QUICK).fit(X, named)
     assert list(model.classes_) == ["cat", "dog", "eel"]
     assert np.mean(model.predict(X) == named) > 0.6
     assert model.decision_function(X).shape == (500, 3)
@@ -194,14 +194,14 @@ def test_own_module_and_factory():
 def test_given_validation_rows_choose():
     X, y = imbalanced()
     other = imbalanced(seed=1)
-    model = aimfor.Classifier(**QUICK).fit(X, y, validation_data=other)
+    model = aimfor.Classifier(model="linear", **QUICK).fit(X, y, validation_data=other)
     assert "given validation rows" in model.operating_point_.source
     assert model.operating_point_.num_rows == len(other[1])
 
 
 def test_partial_fit_learns_from_call_to_call():
     X, y = imbalanced(2000)
-    model = aimfor.Classifier("aucpr", learning_rate=0.05, batch_size=100, random_state=0)
+    model = aimfor.Classifier("aucpr", model="linear", learning_rate=0.05, batch_size=100, random_state=0)
     model.partial_fit(X[:100], y[:100], classes=[0, 1])
     first = model.score(X, y)
     for _ in range(5):
@@ -213,9 +213,9 @@ def test_partial_fit_learns_from_call_to_call():
 
 def test_probabilities_only_when_calibrated():
     X, y = imbalanced()
-    assert not hasattr(aimfor.Classifier(), "predict_proba")
+    assert not hasattr(aimfor.Classifier(model="linear"), "predict_proba")
     for kind in (True, "isotonic", "logistic"):
-        chances = aimfor.Classifier(calibrate=kind, **QUICK).fit(X, y).predict_proba(X)
+        chances = aimfor.Classifier(model="linear", calibrate=kind, **QUICK).fit(X, y).predict_proba(X)
         np.testing.assert_allclose(chances.sum(1), 1)
         assert np.mean(chances[y == 1, 1]) > np.mean(chances[y == 0, 1])
 
@@ -234,8 +234,8 @@ def test_weight_zero_is_a_row_absent():
     X, y = imbalanced()
     weights = np.ones(len(y))
     weights[:100] = 0
-    one = aimfor.Classifier(**QUICK).fit(X, y, weights).decision_function(X)
-    other = aimfor.Classifier(**QUICK).fit(X[100:], y[100:], weights[100:]).decision_function(X)
+    one = aimfor.Classifier(model="linear", **QUICK).fit(X, y, weights).decision_function(X)
+    other = aimfor.Classifier(model="linear", **QUICK).fit(X[100:], y[100:], weights[100:]).decision_function(X)
     np.testing.assert_array_equal(one, other)
 
 
@@ -286,14 +286,14 @@ def test_scorer_is_the_exact_metric(text):
 def test_few_rows_choose_on_themselves():
     X, y = np.arange(6.0)[:, None], np.array([0, 0, 0, 0, 0, 1])
     with pytest.warns(NoValidationWarning, match="1 row of a class cannot be divided"):
-        model = aimfor.Classifier(**QUICK).fit(X, y)
+        model = aimfor.Classifier(model="linear", **QUICK).fit(X, y)
     assert "training rows" in model.operating_point_.source
 
 
 def test_constant_features_do_no_harm():
     X, y = imbalanced(300)
     X = np.hstack([X, np.full((300, 1), 1e6), np.zeros((300, 1))])
-    assert np.isfinite(aimfor.Classifier(**QUICK).fit(X, y).decision_function(X)).all()
+    assert np.isfinite(aimfor.Classifier(model="linear", **QUICK).fit(X, y).decision_function(X)).all()
 
 
 BAD = [
@@ -316,17 +316,17 @@ BAD = [
 def test_bad_options(options, error, message):
     X, y = imbalanced(60)
     with pytest.raises(error, match=message):
-        aimfor.Classifier(**{**QUICK, **options}).fit(X, y)
+        aimfor.Classifier(**{"model": "linear", **QUICK, **options}).fit(X, y)
 
 
 def test_bad_rows():
     X, y = imbalanced(60)
     with pytest.raises(ValueError, match="NaN"):
-        aimfor.Classifier(**QUICK).fit(np.where(X > 2, np.nan, X), y)
+        aimfor.Classifier(model="linear", **QUICK).fit(np.where(X > 2, np.nan, X), y)
     with pytest.raises(ValueError, match="one class only"):
-        aimfor.Classifier(**QUICK).fit(X, np.zeros(60, dtype=int))
+        aimfor.Classifier(model="linear", **QUICK).fit(X, np.zeros(60, dtype=int))
     with pytest.raises(ValueError, match="Negative values in data passed to `sample_weight`"):
-        aimfor.Classifier(**QUICK).fit(X, y, -np.ones(60))
+        aimfor.Classifier(model="linear", **QUICK).fit(X, y, -np.ones(60))
 
 
 @pytest.mark.parametrize(
@@ -340,7 +340,7 @@ def test_bad_rows():
 )
 def test_a_refit_that_is_refused_leaves_the_fitted_model(options, weights):
     X, y = imbalanced()
-    model = aimfor.Classifier("recall@precision>=0.7", **QUICK).fit(X, y)
+    model = aimfor.Classifier("recall@precision>=0.7", model="linear", **QUICK).fit(X, y)
     before, raw = dict(vars(model)), model.raw_scores(X)
     model.set_params(**options)
     given = {"unequal": np.arange(1.0, 1 + len(y)), "too few": np.ones(3), None: None}[weights]
@@ -354,9 +354,11 @@ def test_a_refit_that_is_refused_leaves_the_fitted_model(options, weights):
 def test_confidence_needs_rows_that_were_not_trained_on():
     X, y = imbalanced()
     with pytest.raises(ValueError, match="not trained on"):
-        aimfor.Classifier("recall@precision>=0.7", confidence=0.9, validation_fraction=0, **QUICK).fit(X, y)
+        aimfor.Classifier("recall@precision>=0.7", model="linear", confidence=0.9, validation_fraction=0, **QUICK).fit(
+            X, y
+        )
     with pytest.raises(ValueError, match="not trained on"):
-        aimfor.Classifier("recall@precision>=0.7", confidence=0.9, **QUICK).partial_fit(X, y)
+        aimfor.Classifier("recall@precision>=0.7", model="linear", confidence=0.9, **QUICK).partial_fit(X, y)
 
 
 @pytest.mark.parametrize("rows", [np.asarray, sparse.csr_matrix])
@@ -394,7 +396,7 @@ def test_a_class_that_does_not_come_again_keeps_its_threshold():
 
 def test_partial_fit_goes_on_from_fit():
     X, y = imbalanced()
-    model = aimfor.Classifier("aucpr", **QUICK).partial_fit(X, y).fit(X, y)
+    model = aimfor.Classifier("aucpr", model="linear", **QUICK).partial_fit(X, y).fit(X, y)
     score = model.score(X, y)
     fitted = model.raw_scores(X)
     model.partial_fit(X[:50], y[:50])
@@ -407,7 +409,7 @@ def test_partial_fit_goes_on_from_fit():
 
 def test_a_partial_fit_that_fails_changes_nothing(monkeypatch):
     X, y = imbalanced()
-    model = aimfor.Classifier("aucpr", **QUICK).fit(X, y).partial_fit(X, y)
+    model = aimfor.Classifier("aucpr", model="linear", **QUICK).fit(X, y).partial_fit(X, y)
     before, history, threshold = model.raw_scores(X), model.history_, model.threshold_
 
     def fail(*arguments, **options):
@@ -418,10 +420,10 @@ def test_a_partial_fit_that_fails_changes_nothing(monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             model.partial_fit(X, 1 - y)
         with pytest.raises(KeyboardInterrupt):
-            (new := aimfor.Classifier("aucpr", **QUICK)).partial_fit(X, y)
+            (new := aimfor.Classifier("aucpr", model="linear", **QUICK)).partial_fit(X, y)
     np.testing.assert_array_equal(model.raw_scores(X), before)
     assert (model.history_, model.threshold_) == (history, threshold)
-    again = aimfor.Classifier("aucpr", **QUICK).fit(X, y).partial_fit(X, y).partial_fit(X, y)
+    again = aimfor.Classifier("aucpr", model="linear", **QUICK).fit(X, y).partial_fit(X, y).partial_fit(X, y)
     np.testing.assert_array_equal(model.partial_fit(X, y).raw_scores(X), again.raw_scores(X))
     with pytest.raises(NotFittedError):
         new.predict(X)
@@ -441,15 +443,17 @@ def test_sparse_rows_for_a_model_of_dense_ones(model):
 @pytest.mark.parametrize("unit", [1e-20, 1e12])
 def test_units_of_the_features_do_not_matter(unit):
     X, y = imbalanced()
-    expected = aimfor.Classifier("aucpr", **QUICK).fit(X, y).score(X, y)
-    assert aimfor.Classifier("aucpr", **QUICK).fit(unit * X, y).score(unit * X, y) == pytest.approx(expected, abs=1e-6)
+    expected = aimfor.Classifier("aucpr", model="linear", **QUICK).fit(X, y).score(X, y)
+    assert aimfor.Classifier("aucpr", model="linear", **QUICK).fit(unit * X, y).score(unit * X, y) == pytest.approx(
+        expected, abs=1e-6
+    )
 
 
 @pytest.mark.parametrize("far", [1e-30, 1e-300, 1e30])
 def test_weights_too_far_apart_are_refused(far):
     X, y = imbalanced()
     with pytest.raises(ValueError, match="sample_weight must be 0 or within a factor of 1e"):
-        aimfor.Classifier("aucpr", **QUICK).fit(X, y, sample_weight=np.where(y == 1, far, 1.0))
+        aimfor.Classifier("aucpr", model="linear", **QUICK).fit(X, y, sample_weight=np.where(y == 1, far, 1.0))
 
 
 def test_looks_at_log_loss_are_told_before_it_is_kept():
@@ -466,13 +470,13 @@ def test_looks_at_log_loss_are_told_before_it_is_kept():
     X, Y = make_multilabel_classification(100, n_classes=3, random_state=0)
     for labels in (Y[:, 0], Y):
         events.clear()
-        fit_classifier(aimfor.Classifier("aucpr", **QUICK), X, labels, None, None, Recorded())
+        fit_classifier(aimfor.Classifier("aucpr", model="linear", **QUICK), X, labels, None, None, Recorded())
         assert events[:2] == [("looked", LOG_LOSS), ("kept", LOG_LOSS)]
 
 
 def test_partial_fit_follows_an_aim_that_was_changed():
     X, y = imbalanced()
-    model = aimfor.Classifier("aucpr", **QUICK).partial_fit(X, y)
+    model = aimfor.Classifier("aucpr", model="linear", **QUICK).partial_fit(X, y)
     model.set_params(aim="recall@precision>=0.8").partial_fit(X, y)
     assert [entry["name"].split(",")[0] for entry in model.history_] == ["aucpr", "recall@precision>=0.8"]
 
@@ -481,17 +485,17 @@ def test_several_labels_are_0_or_1():
     X, _ = imbalanced()
     y = np.where(np.random.default_rng(0).random((len(X), 2)) < 0.3, 1, -1)
     with pytest.raises(ValueError, match="y must hold 0 and 1"):
-        aimfor.Classifier("aucpr", **QUICK).fit(X, y)
+        aimfor.Classifier("aucpr", model="linear", **QUICK).fit(X, y)
 
 
 def test_classes_may_have_a_target_each():
     generator = np.random.default_rng(0)
     y = generator.integers(0, 3, 300)
     X = np.eye(3)[y] + 0.5 * generator.normal(size=(300, 3))
-    model = aimfor.Classifier(aimfor.RecallAtPrecision((0.5, 0.6, 0.7)), **QUICK).fit(X, y)
+    model = aimfor.Classifier(aimfor.RecallAtPrecision((0.5, 0.6, 0.7)), model="linear", **QUICK).fit(X, y)
     assert len(model.operating_point_) == 3
     with pytest.raises(ValueError, match=r"one target per label \(3\)"):
-        aimfor.Classifier(aimfor.RecallAtPrecision((0.5, 0.6)), **QUICK).fit(X, y)
+        aimfor.Classifier(aimfor.RecallAtPrecision((0.5, 0.6)), model="linear", **QUICK).fit(X, y)
 
 
 @pytest.mark.parametrize(
@@ -504,7 +508,7 @@ def test_classes_may_have_a_target_each():
 )
 def test_options_of_another_kind_are_named(options, rows):
     with pytest.raises(TypeError, match=r"(hidden_layer_sizes|validation_data) must be"):
-        aimfor.Classifier("aucpr", **QUICK, **options).fit(*imbalanced(), **rows)
+        aimfor.Classifier("aucpr", **{"model": "linear", **QUICK, **options}).fit(*imbalanced(), **rows)
 
 
 @pytest.mark.parametrize("factor", [1e-4, 1.0, 1e4])
@@ -522,8 +526,8 @@ def test_a_common_positive_class_is_named():
     X, y = imbalanced()
     names = np.where(y == 1, "fraud", "ok")
     with pytest.warns(PositiveClassWarning, match=r"positive class is 'ok'.* give y == 'fraud'"):
-        aimfor.Classifier("aucpr", **QUICK).fit(X, names)
-    aimfor.Classifier("aucpr", **QUICK).fit(X, np.where(y == 1, "sick", "healthy"))  # says nothing
+        aimfor.Classifier("aucpr", model="linear", **QUICK).fit(X, names)
+    aimfor.Classifier("aucpr", model="linear", **QUICK).fit(X, np.where(y == 1, "sick", "healthy"))  # says nothing
 
 
 def test_a_function_that_makes_no_module_is_named():
@@ -562,7 +566,7 @@ def test_scorer_takes_the_classes_of_the_estimator():
 @pytest.mark.parametrize("method", ["fit", "score"])
 def test_labels_of_another_shape_are_named(method):
     X, y = imbalanced()
-    model = aimfor.Classifier(**QUICK).fit(X, y)
+    model = aimfor.Classifier(model="linear", **QUICK).fit(X, y)
     given = {"X": X, "y": y, "validation_data": (X, np.c_[y, y])} if method == "fit" else {"X": X, "y": np.c_[y, y]}
     with pytest.raises(ValueError, match=r"^y must have shape \[n\], got \(600, 2\)$"):
         getattr(model, method)(**given)
@@ -570,7 +574,9 @@ def test_labels_of_another_shape_are_named(method):
 
 def test_partial_fit_refuses_other_classes_than_at_first():
     X, y = imbalanced()
-    model = aimfor.Classifier(**QUICK).partial_fit(X, y, classes=[0, 1]).partial_fit(X, y, classes=[1, 0])
+    model = (
+        aimfor.Classifier(model="linear", **QUICK).partial_fit(X, y, classes=[0, 1]).partial_fit(X, y, classes=[1, 0])
+    )
     with pytest.raises(ValueError, match=r"^classes must be those of the first call, \[0, 1\], got \[0, 1, 2\]$"):
         model.partial_fit(X, y, classes=[0, 1, 2])
 
@@ -578,5 +584,5 @@ def test_partial_fit_refuses_other_classes_than_at_first():
 def test_a_class_of_weight_zero_alone_is_none():
     X, y = imbalanced()
     y = np.where(np.arange(len(y)) < 50, 2, y)
-    model = aimfor.Classifier(**QUICK).fit(X, y, sample_weight=(y < 2).astype(float))
+    model = aimfor.Classifier(model="linear", **QUICK).fit(X, y, sample_weight=(y < 2).astype(float))
     assert list(model.classes_) == [0, 1]

@@ -74,7 +74,7 @@ def test_solvers_score_shifted_features_alike(solver):
 
 
 def test_a_stream_that_begins_with_one_row_is_learned():
-    model = aimfor.Classifier("aucpr", learning_rate=0.05, random_state=0)
+    model = aimfor.Classifier("aucpr", model="linear", learning_rate=0.05, random_state=0)
     model.partial_fit(X[:1], y[:1], classes=[0, 1])
     for _ in range(30):
         model.partial_fit(X, y)
@@ -84,7 +84,7 @@ def test_a_stream_that_begins_with_one_row_is_learned():
 
 def test_a_sparse_column_may_first_appear_in_a_later_call():
     rows = sparse.csr_matrix(np.eye(2)[y])  # the second column says it all
-    model = aimfor.Classifier("aucpr", learning_rate=0.05, random_state=0)
+    model = aimfor.Classifier("aucpr", model="linear", learning_rate=0.05, random_state=0)
     model.partial_fit(rows[y == 0], y[y == 0], classes=[0, 1])
     for _ in range(30):
         model.partial_fit(rows, y)
@@ -93,7 +93,7 @@ def test_a_sparse_column_may_first_appear_in_a_later_call():
 
 def test_weights_of_one_partial_fit_count_beside_those_of_others():
     def score(right, wrong):
-        model = aimfor.Classifier("aucpr", batch_size=64, learning_rate=0.02, random_state=0)
+        model = aimfor.Classifier("aucpr", model="linear", batch_size=64, learning_rate=0.02, random_state=0)
         for _ in range(20):
             model.partial_fit(X, y, sample_weight=np.full(len(y), right))
             model.partial_fit(X, 1 - y, sample_weight=np.full(len(y), wrong))
@@ -120,7 +120,7 @@ def test_few_heavy_rows_count_in_batches_that_lack_them(surrogate):
 
 
 def test_a_new_learning_rate_is_taken_by_the_next_partial_fit():
-    model = aimfor.Classifier("aucpr", random_state=0).partial_fit(X, y)
+    model = aimfor.Classifier("aucpr", model="linear", random_state=0).partial_fit(X, y)
     before = model.coef_.copy()
     model.set_params(learning_rate=1e-9).partial_fit(X, y)
     np.testing.assert_allclose(model.coef_, before, atol=1e-6)
@@ -143,7 +143,7 @@ def test_a_new_learning_rate_is_taken_by_the_next_partial_fit():
 )
 def test_what_would_be_ignored_or_cannot_be_trained_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        aimfor.Classifier("precision@recall>=0.8", steps=5, **options).fit(X, y)
+        aimfor.Classifier("precision@recall>=0.8", **{"model": "linear", "steps": 5, **options}).fit(X, y)
 
 
 def test_a_module_must_give_a_tensor():

@@ -67,7 +67,7 @@ def test_with_a_confidence_the_rows_of_the_threshold_did_not_choose_the_model(mo
 @pytest.mark.parametrize("options", [{}, {"solver": "search", "confidence": 0.9}, {"solver": "lp", "confidence": 0.9}])
 def test_rows_that_choose_nothing_else_are_all_for_the_threshold(options):
     X, y = one_label(200)
-    classifier = aimfor.Classifier(PRECISE, **QUICK, **options)
+    classifier = aimfor.Classifier(PRECISE, model="linear", **QUICK, **options)
     share = held_share(aimfor.aim(PRECISE), classifier, LabelledRows(X, y[:, None], None))
     point = classifier.fit(X, y).operating_point_
     assert (point.num_rows, point.source) == (round(200 * share), "the validation rows")
@@ -82,7 +82,7 @@ def test_the_program_knows_which_rows_chose_the_threshold(labels, confidence):
     y, y_held = (y, y_held) if labels == 1 else (np.c_[y, 1 - y], np.c_[y_held, 1 - y_held])
     weights = np.ones(len(X_held))
     weights[::5] = 0
-    model = aimfor.Classifier("tpr@fpr<=0.3", confidence=confidence, **QUICK)
+    model = aimfor.Classifier("tpr@fpr<=0.3", model="linear", confidence=confidence, **QUICK)
     model.fit(X, y, validation_data=(X_held, y_held, weights))
     rows = deciding_rows(SplitPart(X_held, y_held, weights))
     points = model.operating_point_ if labels == 2 else (model.operating_point_,)
@@ -94,17 +94,17 @@ def test_the_program_knows_which_rows_chose_the_threshold(labels, confidence):
 def test_rows_that_choose_the_model_have_their_share_of_every_class():
     classes = np.repeat([0, 1, 2], [80, 40, 16])
     rows = LabelledRows(None, classes[:, None], None, 100 + np.arange(136))
-    fitted, choosing = with_choosing(rows, rows, aimfor.Classifier(PRECISE, confidence=0.9))
+    fitted, choosing = with_choosing(rows, rows, aimfor.Classifier(PRECISE, model="linear", confidence=0.9))
     assert [np.bincount(part.labels[:, 0]).tolist() for part in (fitted, choosing)] == [[70, 35, 14], [10, 5, 2]]
     assert sorted(np.concatenate([fitted.index, choosing.index])) == list(range(100, 236))
-    assert with_choosing(rows, fitted, aimfor.Classifier(PRECISE)) == (rows, fitted)
+    assert with_choosing(rows, fitted, aimfor.Classifier(PRECISE, model="linear")) == (rows, fitted)
 
 
 def test_a_class_of_one_training_row_is_refused():
     X, y = one_label(200)
     few = np.flatnonzero(y == 0)[:20].tolist() + np.flatnonzero(y == 1)[:1].tolist()
     with pytest.raises(ValueError, match=r"^confidence needs 2 training rows of each class, got 1$"):
-        aimfor.Classifier(PRECISE, confidence=0.9, **QUICK).fit(X[few], y[few], validation_data=(X, y))
+        aimfor.Classifier(PRECISE, model="linear", confidence=0.9, **QUICK).fit(X[few], y[few], validation_data=(X, y))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_class_of_one_training_row_is_refused():
 )
 def test_the_share_follows_from_what_the_test_needs(text, confidence, positives, share):
     labels = (np.arange(10000) < positives)[:, None].astype(np.uint8)
-    classifier = aimfor.Classifier(text, confidence=confidence)
+    classifier = aimfor.Classifier(text, model="linear", confidence=confidence)
     assert held_share(aimfor.aim(text), classifier, LabelledRows(None, labels, None)) == pytest.approx(share)
 
 
@@ -130,7 +130,7 @@ def test_given_validation_rows_of_one_class_are_refused(value, labels):
     X, y = one_label()
     y, same = (y, np.full(50, value)) if labels == 1 else (np.c_[y, y], np.full((50, 2), value))
     with pytest.raises(ValueError, match=r"^validation_data must hold rows of both classes of a label, got one class"):
-        aimfor.Classifier(**QUICK).fit(X, y, validation_data=(X[:50], same))
+        aimfor.Classifier(model="linear", **QUICK).fit(X, y, validation_data=(X[:50], same))
 
 
 def test_where_nothing_can_be_judged_the_last_look_is_kept():
@@ -146,13 +146,15 @@ def test_validation_rows_of_weight_zero_are_absent():
     X_held, y_held = one_label(seed=1)
     weights = np.ones(len(y_held))
     weights[:200] = 0
-    one = aimfor.Classifier(**QUICK).fit(X, y, validation_data=(X_held, y_held, weights))
-    other = aimfor.Classifier(**QUICK).fit(X, y, validation_data=(X_held[200:], y_held[200:], weights[200:]))
+    one = aimfor.Classifier(model="linear", **QUICK).fit(X, y, validation_data=(X_held, y_held, weights))
+    other = aimfor.Classifier(model="linear", **QUICK).fit(
+        X, y, validation_data=(X_held[200:], y_held[200:], weights[200:])
+    )
     assert one.history_ == other.history_
     assert one.operating_point_ == other.operating_point_
     for bad, message in ((-weights, "Negative values"), (0 * weights, "above 0|non-zero")):
         with pytest.raises(ValueError, match=message):
-            aimfor.Classifier(**QUICK).fit(X, y, validation_data=(X_held, y_held, bad))
+            aimfor.Classifier(model="linear", **QUICK).fit(X, y, validation_data=(X_held, y_held, bad))
 
 
 # Labels that are rare or never there
@@ -162,7 +164,7 @@ def test_a_label_that_was_positive_in_training_is_not_predicted_absent():
     X, Y = two_labels()
     Y = np.c_[Y, np.zeros(len(Y), dtype=int)]
     options = QUICK | {"surrogate": "log_loss", "steps": 150, "learning_rate": 0.05}
-    model = aimfor.Classifier(PRECISE, confidence=0.9, **options).fit(X, Y)
+    model = aimfor.Classifier(PRECISE, model="linear", confidence=0.9, **options).fit(X, Y)
     assert model.operating_point_[0].threshold is not None
     assert model.operating_point_[1].num_positives == 0  # among the rows that choose
     told = r"no threshold of label 1 qualifies for 'recall@precision>=0\.6': "
@@ -179,7 +181,7 @@ def test_a_label_that_was_positive_in_training_is_not_predicted_absent():
 
 def test_a_label_that_was_positive_in_an_earlier_call_is_not_predicted_absent():
     X, Y = two_labels(edge=1.0)
-    model = aimfor.Classifier("f1", **QUICK).partial_fit(X, Y * [1, 0])
+    model = aimfor.Classifier("f1", model="linear", **QUICK).partial_fit(X, Y * [1, 0])
     assert not model.predict(X)[:, 1].any()
     point = model.partial_fit(X, Y).operating_point_[1]
     model.partial_fit(X, Y * [1, 0])
@@ -202,9 +204,9 @@ def test_a_label_that_lacks_a_class_takes_curve_and_threshold_from_the_same_rows
 
 def test_chances_are_those_of_the_last_fit():
     X, y = one_label()
-    model = aimfor.Classifier(calibrate=True, **QUICK).fit(X, y)
+    model = aimfor.Classifier(model="linear", calibrate=True, **QUICK).fit(X, y)
     model.set_params(calibrate=False).fit(-X, y)
     with pytest.raises(NotFittedError, match=r"^predict_proba needs a fit with calibrate, got one without$"):
         model.set_params(calibrate=True).predict_proba(X)
     with pytest.raises(NotFittedError):
-        aimfor.Classifier(calibrate=True).predict_proba(X)
+        aimfor.Classifier(model="linear", calibrate=True).predict_proba(X)

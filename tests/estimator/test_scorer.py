@@ -87,7 +87,7 @@ def test_classes_that_the_estimator_has_not_seen_are_refused(three):
 def test_without_any_positive_there_is_no_score(several, labels):
     X, Y = several
     Y = Y[:, 0] if labels == 1 else Y
-    model = aimfor.Classifier(steps=10, random_state=0).fit(X, Y)
+    model = aimfor.Classifier(model="linear", steps=10, random_state=0).fit(X, Y)
     for score in (lambda: SCORE(model, X, 0 * Y), lambda: model.score(X, 0 * Y)):
         with pytest.raises(UndefinedMetricError, match=r"^y_true must hold "):
             score()

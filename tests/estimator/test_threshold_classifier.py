@@ -86,7 +86,7 @@ CLASSIFIERS = {
     "pipeline": lambda: make_pipeline(StandardScaler(), LogisticRegression()),
     "decision_function only": RidgeClassifier,
     "predict_proba only": KNeighborsClassifier,
-    "aimfor": lambda: aimfor.Classifier(AIM, steps=100, random_state=0),
+    "aimfor": lambda: aimfor.Classifier(AIM, model="linear", steps=100, random_state=0),
 }
 
 

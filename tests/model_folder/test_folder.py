@@ -64,17 +64,17 @@ CASES = {
 @pytest.fixture(scope="module", params=CASES, ids=CASES)
 def fitted(request):
     options, rows, target = CASES[request.param]
-    return aimfor.Classifier(**{**QUICK, **options}).fit(rows(), target), rows()
+    return aimfor.Classifier(**{"model": "linear", **QUICK, **options}).fit(rows(), target), rows()
 
 
 @pytest.fixture(scope="module")
 def simple():
-    return aimfor.Classifier("recall@precision>=0.6", **QUICK).fit(X, y)
+    return aimfor.Classifier("recall@precision>=0.6", model="linear", **QUICK).fit(X, y)
 
 
 @pytest.fixture(scope="module")
 def other():
-    return aimfor.Classifier("f1", **QUICK).fit(X[:, :4], 1 - y)
+    return aimfor.Classifier("f1", model="linear", **QUICK).fit(X[:, :4], 1 - y)
 
 
 def same(one, other, rows):
@@ -139,10 +139,11 @@ def test_nothing_is_unpickled(simple, tmp_path, monkeypatch):
 def test_what_cannot_be_saved(simple, tmp_path):
     own = aimfor.Classifier(model=torch.nn.Linear(6, 1), **QUICK).fit(X, y)
     with pytest.raises(
-        ModelFileError, match=r'cannot be saved, because reading a file must run no code; use one of "linear", "mlp"'
+        ModelFileError,
+        match=r'cannot be saved, because reading a file must run no code; use one of "auto", "trees", "linear", "mlp"',
     ):
         save_model(tmp_path / "a", own)
-    broken = aimfor.Classifier("f1", **QUICK).fit(X, y)
+    broken = aimfor.Classifier("f1", model="linear", **QUICK).fit(X, y)
     broken.model_.heads.offsets[0].data.fill_(np.nan)
     with pytest.raises(ModelFileError, match="must be finite"):
         save_model(tmp_path / "a", broken)

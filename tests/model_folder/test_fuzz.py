@@ -54,10 +54,16 @@ def folders():
     several = np.stack([y, X[:, 0] > 0], axis=1).astype(int)
     state = {"multipliers": np.ones((2, 2)), "priors": np.ones(2)}
     fits = [
-        (aimfor.Classifier("recall@precision>=0.6", calibrate="isotonic", **QUICK).fit(X, y), {}),
+        (aimfor.Classifier("recall@precision>=0.6", model="linear", calibrate="isotonic", **QUICK).fit(X, y), {}),
         (aimfor.Classifier("f1", model="mlp", hidden_layer_sizes=(3,), **QUICK).fit(X, several.sum(1)), {}),
-        (aimfor.Classifier("aucpr", calibrate="logistic", **QUICK).fit(X, several), {"loss_state": _tensors(state)}),
-        (aimfor.Classifier("f1", **QUICK).fit(features, y), {"preparation": preparation, "extra": {"data": [1]}}),
+        (
+            aimfor.Classifier("aucpr", model="linear", calibrate="logistic", **QUICK).fit(X, several),
+            {"loss_state": _tensors(state)},
+        ),
+        (
+            aimfor.Classifier("f1", model="linear", **QUICK).fit(features, y),
+            {"preparation": preparation, "extra": {"data": [1]}},
+        ),
     ]
     made = []
     with tempfile.TemporaryDirectory() as folder:

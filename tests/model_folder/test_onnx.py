@@ -63,14 +63,14 @@ def test_features(model, target, tmp_path):
 def test_sparse_and_solved(tmp_path):
     rows = sparse.csr_matrix(np.where(abs(X) > 1, X, 0))
     for options in ({}, {"solver": "search"}):
-        classifier = aimfor.Classifier("recall@precision>=0.6", **{**QUICK, **options}).fit(rows, y)
+        classifier = aimfor.Classifier("recall@precision>=0.6", **{"model": "linear", **QUICK, **options}).fit(rows, y)
         export_onnx(classifier, None, tmp_path / "model.onnx")
         check(tmp_path / "model.onnx", {"features": rows.toarray()}, classifier, rows)
 
 
 def test_wide_scores_of_classes(tmp_path):
     """Log-odds far from 0, where a sum over the other classes would cancel."""
-    classifier = aimfor.Classifier("aucpr", **QUICK).fit(X * 1.0, several.sum(1))
+    classifier = aimfor.Classifier("aucpr", model="linear", **QUICK).fit(X * 1.0, several.sum(1))
     with torch.no_grad():
         classifier.model_.heads.weights[0].mul_(500)
     export_onnx(classifier, None, tmp_path / "model.onnx")
@@ -79,14 +79,16 @@ def test_wide_scores_of_classes(tmp_path):
 
 def test_without_a_threshold(tmp_path):
     path = tmp_path / "model.onnx"
-    classifier = aimfor.Classifier("recall@precision>=0.9999", confidence=0.999, **QUICK).fit(X, y)
+    classifier = aimfor.Classifier("recall@precision>=0.9999", model="linear", confidence=0.999, **QUICK).fit(X, y)
     assert classifier.threshold_ is None
     export_onnx(classifier, None, path)
     assert not run(path, {"features": X})["decision"].any()
     export_onnx(classifier.set_params(on_no_threshold="raise"), None, path)
     assert list(run(path, {"features": X})) == ["score"]
     # One label of several without one.
-    classifier = aimfor.Classifier("tpr@fpr<=(0.4, 0.4, 0.0001)", confidence=0.9, **QUICK).fit(X, several)
+    classifier = aimfor.Classifier("tpr@fpr<=(0.4, 0.4, 0.0001)", model="linear", confidence=0.9, **QUICK).fit(
+        X, several
+    )
     assert np.isnan(classifier.threshold_).tolist() == [False, False, True]
     export_onnx(classifier, None, path)
     with pytest.warns(aimfor.NoThresholdWarning, match="label 2"):
@@ -98,13 +100,13 @@ def test_without_a_threshold(tmp_path):
 def test_a_label_that_was_never_positive(tmp_path):
     target = several.copy()
     target[:, 1] = 0
-    classifier = aimfor.Classifier("recall@precision>=0.5", **QUICK).fit(X, target)
+    classifier = aimfor.Classifier("recall@precision>=0.5", model="linear", **QUICK).fit(X, target)
     export_onnx(classifier, None, tmp_path / "model.onnx")
     check(tmp_path / "model.onnx", {"features": X}, classifier, X)
     # Positive in one row, which does not choose the threshold: predict refuses where it is told to.
     target[0, 1] = 1
     options = QUICK | {"on_no_threshold": "raise"}
-    classifier = aimfor.Classifier("tpr@fpr<=0.4", confidence=0.9, **options).fit(X, target)
+    classifier = aimfor.Classifier("tpr@fpr<=0.4", model="linear", confidence=0.9, **options).fit(X, target)
     assert classifier.operating_point_[1].num_positives == 0
     export_onnx(classifier, None, tmp_path / "model.onnx")
     assert list(run(tmp_path / "model.onnx", {"features": X})) == ["score"]
@@ -172,7 +174,7 @@ def test_some_columns(names, tmp_path):
     preparation = Preparation()
     features = preparation.fit_transform(rows)
     target = (np.arange(600) * 7919 % 11 < 4).astype(int)
-    classifier = aimfor.Classifier("f1", **QUICK).fit(features, target)
+    classifier = aimfor.Classifier("f1", model="linear", **QUICK).fit(features, target)
     export_onnx(classifier, preparation, tmp_path / "model.onnx")
     new = table(3, 300, unseen=True).select(names)
     check(tmp_path / "model.onnx", inputs_of(new), classifier, preparation.transform(new))
@@ -184,7 +186,7 @@ def test_what_cannot_be_exported(tmp_path):
         export_onnx(own, None, tmp_path / "model.onnx")
     column = {"name": "town", "kind": "categorical", "categories": ["", "Bonn"], "missing": True}
     preparation = Preparation.from_dict({"columns": [column]})
-    classifier = aimfor.Classifier("f1", **QUICK).fit(X[:, :3], y)
+    classifier = aimfor.Classifier("f1", model="linear", **QUICK).fit(X[:, :3], y)
     with pytest.raises(ModelFileError, match="both empty texts and missing values"):
         export_onnx(classifier, preparation, tmp_path / "model.onnx")
     dates = {"name": "when", "kind": "date", "form": None, "first": 0.0, "missing": False}

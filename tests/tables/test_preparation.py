@@ -189,7 +189,12 @@ def test_as_a_step_of_scikit_learn():
     rows = rows_of(400).drop_columns(["when"]).to_pandas()
     X, y = rows.drop(columns="fraud"), rows["fraud"]
     preparation = Preparation(drop=["known"])
-    model = Pipeline([("preparation", clone(preparation)), ("classifier", aimfor.Classifier(steps=50, random_state=0))])
+    model = Pipeline(
+        [
+            ("preparation", clone(preparation)),
+            ("classifier", aimfor.Classifier(model="linear", steps=50, random_state=0)),
+        ]
+    )
     model.fit(X, y)
     expected = model.predict(X)
     assert set(expected) <= {"no", "yes"}

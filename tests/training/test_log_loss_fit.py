@@ -92,7 +92,7 @@ def test_weak_decay_ends_at_its_minimum():
 
 def test_several_labels_try_nearer_decays():
     X, Y = several_labels()
-    model = aimfor.Classifier("aucpr", steps=20, random_state=0).fit(sparse.csr_matrix(X), Y[:, :3])
+    model = aimfor.Classifier("aucpr", model="linear", steps=20, random_state=0).fit(sparse.csr_matrix(X), Y[:, :3])
     decays = {entry["name"].split("decay ")[1] for entry in model.history_ if "log-loss, decay" in entry["name"]}
     assert len(decays) == 6 + 2
     assert np.isfinite([entry["value"] for entry in model.history_]).all()

@@ -79,7 +79,7 @@ def test_resumed_fit_equals_one_that_never_stopped(rows, options):
 
 def test_every_look_of_every_candidate_is_told(rows):
     notebook = Notebook({})
-    classifier = aimfor.Classifier("recall@precision>=0.7", steps=60, random_state=0)
+    classifier = aimfor.Classifier("recall@precision>=0.7", model="linear", steps=60, random_state=0)
     contest = fit_classifier(classifier, *rows, None, None, notebook).contest
     assert {look.candidate for look in notebook.looks} == {one.recipe.name for one in contest.candidates}
     for candidate in contest.candidates:
@@ -134,7 +134,9 @@ def test_rows_on_disk_train_the_same_model(rows, tmp_path):
     assert np.array_equal(stored[np.array([5, 3, 5])], X[[5, 3, 5]])
     held, weights = (X[:200], y[:200]), (np.arange(len(y)) % 5 > 0).astype(float)
     models = [
-        aimfor.Classifier("aucpr", steps=50, random_state=0).fit(features, y, weights, validation_data=held)
+        aimfor.Classifier("aucpr", model="linear", steps=50, random_state=0).fit(
+            features, y, weights, validation_data=held
+        )
         for features in (X, stored)
     ]
     assert np.array_equal(models[0].raw_scores(X), models[1].raw_scores(stored))

@@ -75,3 +75,22 @@ class OtherAimWarning(UserWarning):
         >>> import warnings
         >>> warnings.filterwarnings("ignore", category=OtherAimWarning)  # the target was raised on purpose
     """
+
+
+class ThinnedRowsWarning(UserWarning):
+    """Trees train on a part of the rows, as memory does not hold all of them.
+
+    Example:
+        >>> import warnings
+        >>> warnings.filterwarnings("error", category=ThinnedRowsWarning)  # use a machine with more memory instead
+        >>> warnings.filterwarnings("default", category=ThinnedRowsWarning)
+    """
+
+
+class MissingTreesWarning(UserWarning):
+    """Boosted trees would compete too, but the extra that trains them is not installed.
+
+    Example:
+        >>> import warnings
+        >>> warnings.filterwarnings("ignore", category=MissingTreesWarning)  # linear models and networks will do
+    """

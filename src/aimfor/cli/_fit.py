@@ -242,5 +242,5 @@ def _made(job: Job, dataset: Dataset, command: str, seconds: float, stopped: boo
         "when": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "fingerprint": dataset.fingerprint,
         "seconds": f"{seconds:.1f}" + (", stopped by hand before it was done" if stopped else ""),
-        "model": str(job.options.get("model", "linear")),
+        "model": str(job.options.get("model", "auto")),
     }

@@ -38,7 +38,8 @@ Drop = Annotated[list[str] | None, typer.Option(help="Column to leave out.")]
 Memory = Annotated[int, typer.Option(min=1, help="Megabytes of features held in memory; more go to disk.")]
 Validation = Annotated[float, typer.Option(min=0, max=0.9, help="Share of the rows that choose model and threshold.")]
 Test = Annotated[float, typer.Option(min=0, max=0.9, help="Share of the rows that only measure.")]
-Model = Annotated[str, typer.Option(help='"linear" or "mlp".')]
+Model = Annotated[str, typer.Option(help='"auto" for the best kind or an average, "trees", "linear" or "mlp".')]
+Budget = Annotated[float | None, typer.Option(min=0, help="Seconds after which training stops with the best so far.")]
 Hidden = Annotated[
     list[int] | None, typer.Option(min=1, help="Width of a hidden layer of the mlp. Repeat it for more layers.")
 ]
@@ -82,7 +83,7 @@ def job_options(
     drop: Drop = None,
     validation_fraction: Validation = 0.2,
     test_fraction: Test = 0.2,
-    model: Model = "linear",
+    model: Model = "auto",
     hidden: Hidden = None,
     surrogate: Surrogate = "auto",
     constraint: Constraint = "surrogate",
@@ -96,6 +97,7 @@ def job_options(
     weight_decay: WeightDecay = "auto",
     patience: Patience = 4,
     device: Device = "cpu",
+    budget: Budget = None,
     seed: Seed = 0,
     memory: Memory = 256,
     sql: Sql = None,
@@ -123,6 +125,7 @@ def job_options(
         "weight_decay": number_or_auto("weight-decay", weight_decay, float),
         "patience": patience,
         "device": device,
+        "budget": budget,
     }
     if hidden:
         options["hidden_layer_sizes"] = tuple(hidden)

@@ -19,14 +19,15 @@ from aimfor.estimator._continued import continue_training
 from aimfor.estimator._decisions import against, chances, decided, points_of_classifier
 from aimfor.estimator._fitting import fit_classifier
 from aimfor.estimator._inputs import check_features
+from aimfor.estimator._parameters import kind_for
 from aimfor.estimator._progress import Progress
 from aimfor.estimator._targets import Targets
-from aimfor.model_kinds import Model, kind_of
+from aimfor.model_kinds import Model
 from aimfor.training import Observer
 
 
 def _can_go_on(classifier: Any) -> bool:
-    return classifier.solver == "sgd" and kind_of(classifier.model).incremental
+    return classifier.solver == "sgd" and kind_for(classifier).incremental
 
 
 class Classifier(ClassifierMixin, BaseEstimator):
@@ -39,8 +40,10 @@ class Classifier(ClassifierMixin, BaseEstimator):
 
     Args:
         aim: an aim record or its text, such as "recall@precision>=0.9".
-        model: "linear", "mlp", an `nn.Module` for `[B, D]` float32 rows with one output per label (it is copied), or a
-            function without arguments that makes one.
+        model: "auto" for the best of trees, a linear model and a network, alone or averaged; with an exact solver or a
+            single surrogate it means "linear". "trees" for boosted trees, which need the extra `boosting`; "linear";
+            "mlp"; an `nn.Module` for `[B, D]` float32 rows with one output per label (it is copied), or a function
+            without arguments that makes one. "auto" and "trees" take missing features (NaN).
         hidden_layer_sizes: widths of the hidden layers of "mlp".
         surrogate: "auto" for the choice among candidates; "hinge", "log", "smooth_hinge", "ramp" or "sigmoid" for that
             single recipe of the aim, started from scratch; "log_loss" for log-loss alone.
@@ -68,6 +71,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
             identical results.
         on_no_threshold: what `predict` does where no threshold qualifies: "negative" predicts nothing positive and
             warns (`NoThresholdWarning`), "raise" raises a ValueError.
+        budget: seconds after which training stops with the best so far; None for no limit.
         verbose: show progress with the exact validation metric and the violation.
 
     Attributes:
@@ -99,7 +103,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         self,
         aim: str | Aim = "aucpr",
         *,
-        model: str | nn.Module | Callable[[], nn.Module] = "linear",
+        model: str | nn.Module | Callable[[], nn.Module] = "auto",
         hidden_layer_sizes: tuple[int, ...] = (64,),
         surrogate: str = "auto",
         constraint: str = "surrogate",
@@ -116,6 +120,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         device: str = "cpu",
         random_state: Any = None,
         on_no_threshold: str = "negative",
+        budget: float | None = None,
         verbose: bool = False,
     ):
         self.aim = aim
@@ -136,6 +141,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         self.device = device
         self.random_state = random_state
         self.on_no_threshold = on_no_threshold
+        self.budget = budget
         self.verbose = verbose
 
     @property
@@ -280,7 +286,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
 
     def _coefficients(self) -> tuple[np.ndarray, np.ndarray]:
         fitted = vars(self).get("model_")
-        if fitted is None and self.model == "linear":
+        if fitted is None and kind_for(self).name == "linear":
             check_is_fitted(self, "model_")
         found = None if fitted is None else fitted.coefficients
         if found is None:
@@ -290,7 +296,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = kind_of(self.model).takes_missing
+        tags.input_tags.allow_nan = kind_for(self).takes_missing
         tags.classifier_tags.multi_label = self.solver == "sgd"
         tags.classifier_tags.multi_class = self.solver == "sgd"
         tags.target_tags.single_output = True

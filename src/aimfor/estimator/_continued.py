@@ -13,8 +13,8 @@ from aimfor.estimator._decisions import decide, points_of_classifier
 from aimfor.estimator._fitting import data_of, problem_of, unchanged_on_error
 from aimfor.estimator._holdout import LabelledRows
 from aimfor.estimator._inputs import check_confidence, check_rows
-from aimfor.estimator._parameters import check_parameters
-from aimfor.model_kinds import ContinuedTraining, NetworkKind, kind_of
+from aimfor.estimator._parameters import check_parameters, kind_for
+from aimfor.model_kinds import ContinuedTraining, NetworkKind
 from aimfor.training import Scaling
 
 
@@ -35,7 +35,7 @@ def continue_training(classifier: Any, X: Any, y: Any, classes: ArrayLike | None
 
 def _go_on(classifier: Any, X: Any, y: Any, classes: ArrayLike | None, sample_weight: Any) -> None:
     aim = check_parameters(classifier)
-    kind = kind_of(classifier.model)
+    kind = kind_for(classifier)
     assert isinstance(kind, NetworkKind), "other kinds have no partial_fit"
     first = not hasattr(classifier, "model_")
     X, labels, weights = check_rows(classifier, X, y, sample_weight, classes=classes, first=first)

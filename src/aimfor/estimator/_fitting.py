@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +16,7 @@ from aimfor.aims import Aim
 from aimfor.estimator._decisions import decide
 from aimfor.estimator._holdout import TRAINED, LabelledRows, divided, held_share, with_choosing
 from aimfor.estimator._inputs import check_confidence, check_rows, check_validation
-from aimfor.estimator._parameters import check_parameters, settings_of
+from aimfor.estimator._parameters import check_parameters, kind_for, settings_of
 from aimfor.model_kinds import Fit, NetworkKind, Problem, Task, kind_of
 from aimfor.solvers import solve_by_lp, solve_by_search, warn_of_infeasible
 from aimfor.training import Contest, Data, FeatureRows, Observer, Scaling
@@ -61,6 +62,7 @@ def unchanged_on_error(classifier: Any, copies: dict[str, Any]) -> Iterator[None
 
 def _fit(classifier: Any, X: Any, y: Any, sample_weight: Any, validation_data: Any, observer: Observer) -> Fit | None:
     aim = check_parameters(classifier)
+    deadline = None if classifier.budget is None else time.monotonic() + classifier.budget
     X, labels, weights = check_rows(classifier, X, y, sample_weight)
     outputs = classifier.targets_.num_outputs
     for count in aim.label_counts():
@@ -77,8 +79,8 @@ def _fit(classifier: Any, X: Any, y: Any, sample_weight: Any, validation_data: A
     problem = problem_of(classifier, Scaling.of(X, fitted.index, fitted.weights))
     fit = None
     if classifier.solver == "sgd":
-        task = Task(problem, aim, data_of(fitted, problem), data_of(choosing, problem), seed)
-        fit = kind_of(classifier.model).fit(task, observer)
+        task = Task(problem, aim, data_of(fitted, problem), data_of(choosing, problem), seed, deadline)
+        fit = kind_for(classifier).fit(task, observer)
         classifier.model_ = fit.model
         classifier.history_ = history_of(fit.contest, aim)
     else:

@@ -12,11 +12,14 @@ from aimfor._base import checks
 from aimfor._base.splitting import held_back
 from aimfor._base.warnings import NoValidationWarning
 from aimfor.aims import Aim, PointAim, rate_of
+from aimfor.estimator._parameters import kind_for
 
 TRAINED = "the training rows"
 # With a confidence: the share of the training rows that choose among candidates, the most rows that are held back, and
 # how many times the rows that would do without an error are held back.
 CHOOSING, MOST_HELD, ROOM_FOR_ERRORS = 0.125, 0.5, 4
+# Training rows of each class from which a kind that chooses among many models does so on some of them.
+ROWS_TO_CHOOSE = 400
 
 
 class LabelledRows(NamedTuple):
@@ -42,6 +45,14 @@ class LabelledRows(NamedTuple):
     def classes(self) -> np.ndarray:
         """The class of each row; one for all where there are several labels, of which a row may have any."""
         return self.labels[:, 0] if self.labels.shape[1] == 1 else np.zeros(len(self.labels), dtype=np.uint8)
+
+    def least_of_a_class(self) -> int:
+        """The number of rows of the rarest class; of several labels, of the rarest that is there."""
+        if self.labels.shape[1] == 1:
+            return int(np.unique(self.labels, return_counts=True)[1].min())
+        positives = self.labels.sum(0, dtype=np.int64)
+        counts = np.minimum(positives, len(self.labels) - positives)
+        return int(counts[counts > 0].min(initial=len(self.labels)))
 
 
 def divided(whole: LabelledRows, fraction: float, seed: int) -> tuple[LabelledRows, LabelledRows]:
@@ -94,13 +105,16 @@ def with_choosing(fitted: LabelledRows, held_out: LabelledRows, classifier: Any)
     Without a confidence these are the rows held out. A confidence is about rows that chose nothing before, so then some
     training rows choose, and all rows held out are for the threshold.
 
+    A kind that chooses among many models does so on training rows as well where each class has enough of them.
+
     Args:
         fitted: rows to train on.
         held_out: rows that were not trained on.
         classifier: whose parameters decide.
     """
-    # The solvers choose nothing on these rows.
-    if classifier.confidence is None or classifier.solver != "sgd":
+    enough = fitted.least_of_a_class() >= ROWS_TO_CHOOSE and held_out is not fitted
+    apart = classifier.confidence is not None or (enough and kind_for(classifier).threshold_apart)
+    if not apart or classifier.solver != "sgd":  # the solvers choose nothing on these rows
         return fitted, held_out
     classes = fitted.classes()
     kinds, counts = np.unique(classes, return_counts=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
@@ -15,9 +16,9 @@ from aimfor._base import checks
 from aimfor._base.stored_rows import StoredRows
 from aimfor._base.warnings import PositiveClassWarning
 from aimfor.estimator._holdout import LabelledRows
+from aimfor.estimator._parameters import kind_for
 from aimfor.estimator._targets import targets_of
 from aimfor.loss import LARGEST_WEIGHT
-from aimfor.model_kinds import kind_of
 from aimfor.operating_points import NEEDS_EQUAL_WEIGHTS
 
 # A class that more rows than this have is hardly the one that is looked for.
@@ -45,7 +46,7 @@ def check_rows(
         checks.rule(len(y) == len(X), "y", f"must have {len(X)} rows", len(y))
         classifier.n_features_in_ = X.shape[1]
     else:
-        X, y = validate_data(classifier, X, y, multi_output=True, reset=first, **_accepted(classifier))
+        X, y = validate_data(classifier, X, y, multi_output=True, reset=first, **_accepted(classifier, X))
     if y.ndim == 2 and y.shape[1] == 1:
         y = column_or_1d(y, warn=True)
     check_classification_targets(y)
@@ -70,7 +71,7 @@ def check_features(classifier: Any, X: Any) -> Any:
         known = classifier.n_features_in_
         checks.rule(X.shape[1] == known, "X", f"must have {known} features", X.shape[1])
         return X
-    return validate_data(classifier, X, reset=False, **_accepted(classifier))
+    return validate_data(classifier, X, reset=False, **_accepted(classifier, X))
 
 
 def check_validation(classifier: Any, given: Any) -> LabelledRows:
@@ -97,9 +98,9 @@ def check_confidence(confidence: float | None, held_out: LabelledRows, trained_o
         raise ValueError(NEEDS_EQUAL_WEIGHTS)
 
 
-def _accepted(classifier: Any) -> dict[str, Any]:
+def _accepted(classifier: Any, X: Any) -> dict[str, Any]:
     """What `validate_data` lets through."""
-    finite = "allow-nan" if kind_of(classifier.model).takes_missing else True
+    finite = "allow-nan" if kind_for(classifier).takes_missing and not sparse.issparse(X) else True
     return {"accept_sparse": "csr", "dtype": (np.float64, np.float32), "ensure_all_finite": finite}
 
 

@@ -13,10 +13,18 @@ from aimfor._base import checks
 from aimfor.aims import Aim
 from aimfor.aims import aim as parse_aim
 from aimfor.loss import SURROGATES
-from aimfor.model_kinds import Settings, kind_of
+from aimfor.model_kinds import ModelKind, Settings, kind_of
 from aimfor.operating_points import valid_confidence
 
 SOLVERS = ("sgd", "lp", "search")
+
+
+def kind_for(classifier: Any) -> ModelKind:
+    """The kind of model that a classifier asks for."""
+    single = classifier.solver != "sgd" or classifier.surrogate != "auto"
+    # A solver or a single surrogate is a way to train a linear model.
+    linear = isinstance(classifier.model, str) and classifier.model == "auto" and single
+    return kind_of("linear" if linear else classifier.model)
 
 
 def settings_of(classifier: Any) -> Settings:
@@ -39,12 +47,14 @@ def check_parameters(classifier: Any) -> Aim:
     checks.choice("surrogate", classifier.surrogate, ("auto", "log_loss", *SURROGATES))
     checks.choice("constraint", classifier.constraint, ("surrogate", "exact"))
     checks.choice("on_no_threshold", classifier.on_no_threshold, ("negative", "raise"))
-    kind_of(classifier.model)
+    kind = kind_for(classifier)
     if classifier.solver != "sgd":
-        _check_solver(classifier)
+        _check_solver(classifier, kind.name)
     checks.in_range("validation_fraction", classifier.validation_fraction, 0, 1, open_high=True)
     _check_sizes(classifier)
     _check_device(classifier.device)
+    if classifier.budget is not None:
+        checks.positive_number("budget", classifier.budget)
     if classifier.learning_rate != "auto":
         checks.positive_number("learning_rate", classifier.learning_rate)
     if classifier.weight_decay != "auto":
@@ -54,11 +64,11 @@ def check_parameters(classifier: Any) -> Aim:
     return aim
 
 
-def _check_solver(classifier: Any) -> None:
+def _check_solver(classifier: Any, kind: str) -> None:
     solver = classifier.solver
     relaxable = ("auto", "hinge", "log")[: 2 if solver == "lp" else 3]
     checks.choice(f"surrogate for solver {solver!r}", classifier.surrogate, relaxable)
-    checks.rule(classifier.model == "linear", "model", f'must be "linear" for solver {solver!r}', classifier.model)
+    checks.rule(kind == "linear", "model", f'must be "linear" for solver {solver!r}', classifier.model)
     relaxed = f'must be "surrogate" for solver {solver!r}, which solves the relaxed problem'
     checks.rule(classifier.constraint == "surrogate", "constraint", relaxed, classifier.constraint)
     without = "must be 'auto' for solver 'lp', which has no decay"

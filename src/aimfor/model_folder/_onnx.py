@@ -14,12 +14,13 @@ from sklearn.utils.validation import check_is_fitted
 from aimfor._base.errors import ModelFileError
 from aimfor._base.files import write_bytes
 from aimfor.aims import aim as read_aim
+from aimfor.boosting import ML_OPSET
 from aimfor.estimator import Classifier, never_positive
 
 # Old enough for common runtimes, new enough for all operators used here.
 OPSETS = {"": 17, "ai.onnx.ml": 3}
 IR_VERSION = 8
-OF_ML = ("OneHotEncoder", "TreeEnsembleRegressor")  # operators of the domain ai.onnx.ml
+OF_ML = ("OneHotEncoder", "TreeEnsemble")  # operators of the domain ai.onnx.ml
 # The limit of protobuf.
 MOST_BYTES = 2**31 - 1
 SCORE, DECISION = "score", "decision"
@@ -76,11 +77,11 @@ class _Graph:
         self.constants.append(numpy_helper.from_array(np.ascontiguousarray(values, dtype=dtype), name))
         return name
 
-    def __call__(self, operator: str, *inputs: str, name: str | None = None, **attributes: Any) -> str:
+    def __call__(self, kind: str, *inputs: str, name: str | None = None, **attributes: Any) -> str:
         """Add a node and return the name of its output."""
-        name = name or f"{self.prefix}{len(self.nodes)} {operator}"
-        domain = "ai.onnx.ml" if operator in OF_ML else ""
-        self.nodes.append(helper.make_node(operator, list(inputs), [name], domain=domain, **attributes))
+        name = name or f"{self.prefix}{len(self.nodes)} {kind}"
+        domain = "ai.onnx.ml" if kind in OF_ML else ""
+        self.nodes.append(helper.make_node(kind, list(inputs), [name], domain=domain, **attributes))
         return name
 
     def log_odds(self, scores: str, num_classes: int) -> str:
@@ -102,7 +103,9 @@ class _Graph:
 
     def model(self, properties: dict[str, str]) -> bytes:
         graph = helper.make_graph(self.nodes, "aimfor", self.inputs, self.outputs, self.constants)
-        opsets = [helper.make_opsetid(domain, number) for domain, number in OPSETS.items()]
+        has_trees = any(node.op_type == "TreeEnsemble" for node in self.nodes)
+        versions = OPSETS | ({"ai.onnx.ml": ML_OPSET} if has_trees else {})
+        opsets = [helper.make_opsetid(domain, number) for domain, number in versions.items()]
         model: ModelProto = helper.make_model(
             graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="aimfor"
         )

@@ -66,6 +66,7 @@ class Task(NamedTuple):
         data: rows to train on.
         validation: rows to choose on.
         seed: of everything random.
+        deadline: when to stop with the best so far, in seconds of `time.monotonic()`; None for never.
     """
 
     problem: Problem
@@ -73,12 +74,13 @@ class Task(NamedTuple):
     data: Data
     validation: Data
     seed: int
+    deadline: float | None = None
 
 
 class OnnxGraph(Protocol):
     """An ONNX graph in the making; each call adds a node and returns the name of its output."""
 
-    def __call__(self, operator: str, *inputs: str, name: str | None = None, **attributes: Any) -> str: ...
+    def __call__(self, kind: str, *inputs: str, name: str | None = None, **attributes: Any) -> str: ...
 
     def constant(self, values: Any, dtype: Any = np.float64) -> str:
         """Add a constant and return its name."""
@@ -135,6 +137,11 @@ class Model(ABC):
         raise ModelFileError(f"a model of kind {self.kind!r} has no ONNX form, so it cannot be exported")
 
     @property
+    def missing_values(self) -> np.ndarray | None:
+        """`[D]`, what a missing feature is taken for; None where the model handles missing features itself."""
+        return None
+
+    @property
     def coefficients(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Weights `[L, D]` on the features as they came and offsets `[L]` of a linear model; None for others."""
         return None
@@ -160,12 +167,14 @@ class ModelKind(ABC):
         incremental: whether `partial_fit` works.
         takes_missing: whether features may be NaN.
         stored: whether a model folder can hold its models.
+        threshold_apart: whether it chooses among so many models that the threshold needs rows which chose nothing.
     """
 
     name: str
     incremental: ClassVar[bool] = False
     takes_missing: ClassVar[bool] = False
     stored: ClassVar[bool] = True
+    threshold_apart: ClassVar[bool] = False
 
     @abstractmethod
     def fit(self, task: Task, observer: Observer) -> Fit:

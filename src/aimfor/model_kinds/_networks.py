@@ -16,6 +16,7 @@ from aimfor._base.checks import rule
 from aimfor._base.json import check_entries
 from aimfor.aims import Aim
 from aimfor.model_kinds._kind import Fit, Model, ModelKind, OnnxGraph, Problem, Settings, Task, check_tensors
+from aimfor.model_kinds._observers import DeadlineObserver
 from aimfor.training import (
     OF_CONSTANTS,
     Budget,
@@ -65,6 +66,11 @@ class Network(Model):
     @property
     def _device(self) -> torch.device:
         return next(self.heads.parameters()).device
+
+    @property
+    def missing_values(self) -> np.ndarray:
+        mean, scale = self.scaling
+        return np.zeros(len(scale)) if mean is None else mean
 
     @property
     def coefficients(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -139,7 +145,7 @@ class NetworkKind(ModelKind):
             multiclass=problem.multiclass,
             budget=self.budget(settings),
             seed=task.seed,
-            observer=observer,
+            observer=DeadlineObserver(observer, task.deadline),
         )
         # Heads of ours draw nothing while they train, and their batches are small.
         with one_thread(not self.foreign), seeded(task.seed, self.foreign):

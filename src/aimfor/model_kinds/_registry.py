@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from aimfor._base import checks
+from aimfor.model_kinds._auto import AUTO
 from aimfor.model_kinds._kind import ModelKind
 from aimfor.model_kinds._networks import LINEAR, MLP, MODULE
+from aimfor.model_kinds._trees import TREES
 
-KINDS: dict[str, ModelKind] = {kind.name: kind for kind in (LINEAR, MLP)}
+KINDS: dict[str, ModelKind] = {kind.name: kind for kind in (AUTO, TREES, LINEAR, MLP)}
 
 
 def kind_named(name: Any) -> ModelKind:

@@ -21,5 +21,7 @@ from ._rows import OF_CONSTANTS as OF_CONSTANTS
 from ._rows import Data as Data
 from ._rows import FeatureRows as FeatureRows
 from ._rows import Scaling as Scaling
+from ._selection import NOISE as NOISE
+from ._selection import paired_difference as paired_difference
 from ._torch_settings import one_thread as one_thread
 from ._torch_settings import seeded as seeded

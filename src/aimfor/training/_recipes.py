@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from aimfor.aims import AUCPR, Aim, PointAim
 
@@ -29,6 +30,7 @@ class Recipe:
     decay: float = 0.0
     balanced: bool = False
     attempt: int = 1
+    averaged: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
@@ -70,5 +72,5 @@ def aim_recipes(aim: Aim, decay: float, restarts: int) -> list[Recipe]:
 
 
 def plain(recipe: Recipe) -> bool:
-    """Whether it is log-loss without balancing."""
-    return recipe.aim is None and not recipe.balanced
+    """Whether it is log-loss without balancing or averaging."""
+    return recipe.aim is None and not recipe.balanced and not recipe.averaged

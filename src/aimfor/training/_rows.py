@@ -40,7 +40,9 @@ class Scaling(NamedTuple):
 
     @classmethod
     def of(cls, features: Any, index: np.ndarray | None, weights: np.ndarray | None) -> Scaling:
-        """Mean and standard deviation of dense features, largest size of sparse ones. A constant becomes 0.
+        """Mean and standard deviation of dense features, missing values left out; the largest size of sparse ones.
+
+        A constant becomes 0.
 
         Args:
             features: dense `[n, D]` or SciPy CSR.
@@ -56,12 +58,18 @@ class Scaling(NamedTuple):
         count = len(features) if index is None else len(index)
 
         def average(of: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-            total, weight = np.zeros(features.shape[1]), 0.0
+            total, weight = np.zeros(features.shape[1]), np.zeros(features.shape[1])
             for rows in chunks(count):
                 shares = np.ones(rows.stop - rows.start) if weights is None else weights[rows]
-                total += shares @ of(features[rows if index is None else index[rows]].astype(np.float64))
-                weight += shares.sum()
-            return total / weight
+                values = of(features[rows if index is None else index[rows]].astype(np.float64))
+                absent = np.isnan(values)
+                if absent.any():
+                    total += shares @ np.where(absent, 0.0, values)
+                    weight += shares @ ~absent
+                else:
+                    total += shares @ values
+                    weight += shares.sum()
+            return total / np.where(weight > 0, weight, 1.0)
 
         mean = average(lambda rows: rows)
         scale = np.sqrt(average(lambda rows: np.square(rows - mean)))
@@ -114,7 +122,9 @@ class FeatureRows:
         if not isinstance(chosen, np.ndarray) and mean is not None:  # the model was trained on dense rows
             chosen = chosen.toarray()
         if isinstance(chosen, np.ndarray):
-            return (chosen - mean) / scale if mean is not None else chosen / scale
+            scaled = (chosen - mean) / scale if mean is not None else chosen / scale
+            # A missing value is taken for the mean; a sum is the cheapest look for one.
+            return np.where(np.isnan(scaled), 0.0, scaled) if np.isnan(scaled.sum()) else scaled
         return type(chosen)((chosen.data / scale[chosen.indices], chosen.indices, chosen.indptr), chosen.shape)
 
     def take(self, rows: np.ndarray | slice) -> Tensor | Bags:

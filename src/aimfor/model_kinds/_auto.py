@@ -1,0 +1,164 @@
+"""The default: trees, a linear model and a network compete on the same held-out rows, alone and averaged."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from aimfor._base import checks
+from aimfor._base.checks import rule
+from aimfor._base.json import check_entries
+from aimfor._base.warnings import MissingTreesWarning
+from aimfor.model_kinds._average import Average, Member
+from aimfor.model_kinds._kind import Fit, Model, ModelKind, Task, check_tensors
+from aimfor.model_kinds._networks import LINEAR, MLP
+from aimfor.model_kinds._observers import KindObserver
+from aimfor.model_kinds._trees import MOST_FORESTS, TREES, ForestRecipe, trees_available
+from aimfor.training import NOISE, Candidate, Contest, JudgedRows, Observer, paired_difference
+
+# The kinds that compete, the strongest first, and the share of the time that is over when each must be done.
+COMPETITORS: tuple[tuple[ModelKind, float], ...] = ((TREES, 0.6), (LINEAR, 0.75), (MLP, 1.0))
+# Averages of the winners of these kinds are tried. Forests count for more: they are the strongest and already many.
+AVERAGES: tuple[dict[str, float], ...] = (
+    {"trees": 3.0, "mlp": 1.0},
+    {"trees": 3.0, "linear": 1.0},
+    {"trees": 2.0, "linear": 1.0, "mlp": 1.0},
+    {"linear": 1.0, "mlp": 1.0},
+)
+# Of sparse rows with more features than this only the linear model learns in reasonable time.
+MOST_SPARSE_FEATURES = 5000
+# Each label needs forests of its own.
+MOST_TREE_LABELS = MOST_FORESTS // 2
+DESCRIPTION: dict[str, Any] = {
+    "model": str,
+    "num_features": int,
+    "num_labels": int,
+    "multiclass": bool,
+    "members": list,
+}
+
+
+class AutoKind(ModelKind):
+    """The best single kind, or an average across kinds where held-out rows support it."""
+
+    name = "auto"
+    takes_missing = True
+    threshold_apart = True
+
+    def fit(self, task: Task, observer: Observer) -> Fit:
+        fits = _fits(task, observer)
+        num_classes = task.problem.num_outputs if task.problem.multiclass else None
+        judged = JudgedRows.of(task.aim, task.validation, num_classes)
+        winners = {name: fit.contest.winner for name, fit in fits.items()}
+        averages: dict[str, Model] = {}
+        candidates = [candidate for fit in fits.values() for candidate in fit.contest.candidates]
+        options = list(winners.values())
+        for shares in AVERAGES:
+            if len(fits) > 1 and shares.keys() <= winners.keys():
+                scores = [winners[name].scores for name in shares]
+                models = [fits[name].model for name in shares]
+                average = Average.of(models, [*shares.values()], scores, judged.weights, task.problem.multiclass)
+                candidate = _candidate(shares, average.combine(scores), judged)
+                averages[candidate.recipe.name] = average
+                options.append(candidate)
+        candidates += options[len(winners) :]
+        chosen = _choose(options, judged, task.seed)
+        place = next(index for index, one in enumerate(candidates) if one is chosen)
+
+        def model_of(candidate: Candidate) -> Model:
+            if candidate.kind == self.name:
+                return averages[candidate.recipe.name]
+            return Average.alone(fits[candidate.kind].model_of(candidate), task.problem.multiclass)
+
+        return Fit(Contest(candidates, place), model_of)
+
+    def tensor_bytes(self, description: Mapping[str, Any]) -> int:
+        check_entries("architecture", description, DESCRIPTION)
+        members = description["members"]
+        rule(0 < len(members) <= len(COMPETITORS), "members", f"must be 1 to {len(COMPETITORS)}", len(members))
+        total = 8 * len(members) * (1 + 2 * description["num_labels"])
+        for member in members:
+            total += _kind_of_member(member, description).tensor_bytes(member)
+        return total
+
+    def from_tensors(self, description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Average:
+        self.tensor_bytes(description)
+        members = description["members"]
+        shape = (len(members), description["num_labels"])
+        shapes = {"average.shares": shape[:1], "average.centres": shape, "average.scales": shape}
+        check_tensors({name: tensors[name] for name in tensors if name.startswith("average.")}, shapes)
+        shares, centres, scales = (tensors[name].numpy() for name in shapes)
+        right = bool((shares > 0).all() and (scales > 0).all())
+        rule(right, "tensors average.shares and average.scales", "must be above 0", "a number that is not")
+        found = []
+        for place, member in enumerate(members):
+            prefix = f"members.{place}."
+            own = {name.removeprefix(prefix): one for name, one in tensors.items() if name.startswith(prefix)}
+            model = _kind_of_member(member, description).from_tensors(member, own)
+            found.append(Member(model, float(shares[place]), centres[place], scales[place]))
+        known = len(shapes) + sum(len(member.model.to_tensors()) for member in found)
+        rule(len(tensors) == known, "the tensors", "must be those of the members", f"{len(tensors)} in all")
+        return Average(found, description["multiclass"])
+
+
+def _kind_of_member(member: Any, description: Mapping[str, Any]) -> ModelKind:
+    rule(isinstance(member, dict), "members", "must hold JSON objects", repr(member)[:50])
+    kinds = {kind.name: kind for kind, _ in COMPETITORS}
+    checks.choice("a member's model", member.get("model"), tuple(kinds))
+    for name in ("num_features", "num_labels", "multiclass"):
+        same = member.get(name) == description[name]
+        rule(same, f"{name} of a member", "must be that of the model", repr(member.get(name))[:50])
+    return kinds[member["model"]]
+
+
+def _fits(task: Task, observer: Observer) -> dict[str, Fit]:
+    """The contest of each kind that can compete, by its name; at least one."""
+    started = time.monotonic()
+    fits: dict[str, Fit] = {}
+    for kind, share in _competitors(task):
+        late = task.deadline is not None and time.monotonic() > task.deadline
+        if fits and (late or observer.should_stop()):
+            break
+        deadline = None if task.deadline is None else started + share * (task.deadline - started)
+        own = task._replace(deadline=deadline)
+        fits[kind.name] = kind.fit(own, KindObserver(observer, f"{kind.name} "))
+    return fits
+
+
+def _competitors(task: Task) -> list[tuple[ModelKind, float]]:
+    rows = task.data.rows
+    if hasattr(rows.features, "indptr") and rows.num_features > MOST_SPARSE_FEATURES:
+        return [(LINEAR, 1.0)]
+    chosen = list(COMPETITORS)
+    if not trees_available():
+        warnings.warn(
+            "boosted trees, on most tables the strongest kind of model, would compete too after: "
+            "pip install 'aimfor[boosting]'",
+            MissingTreesWarning,
+            stacklevel=checks.callers_level(),
+        )
+    if not trees_available() or task.problem.num_outputs > MOST_TREE_LABELS:
+        chosen = [(kind, share) for kind, share in chosen if kind is not TREES]
+    return chosen
+
+
+def _candidate(shares: Mapping[str, float], scores: np.ndarray, judged: JudgedRows) -> Candidate:
+    recipe: Any = ForestRecipe(f"average of {', '.join(shares)}", averaged=True)
+    return Candidate(recipe, *judged.judge(scores), scores, {}, 0, {}, AutoKind.name)
+
+
+def _choose(options: Sequence[Candidate], judged: JudgedRows, seed: int) -> Candidate:
+    """The first, unless another beats it by more than the noise of these rows."""
+    first, best = options[0], max(options, key=lambda one: one.merit)
+    if best is first or judged.blind:
+        return first
+    mean, deviation = paired_difference(best, first, judged.aim, judged.labels, judged.weights, seed)
+    return best if mean > NOISE * deviation else first
+
+
+AUTO = AutoKind()

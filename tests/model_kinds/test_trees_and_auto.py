@@ -1,0 +1,173 @@
+"""Boosted trees and the default as kinds of models: trained, averaged, stored, exported, stopped and resumed."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+
+pytest.importorskip("lightgbm")
+
+import aimfor
+from aimfor._base.stored_rows import RowWriter, StoredRows
+from aimfor.estimator import fit_classifier
+from aimfor.estimator._holdout import LabelledRows, with_choosing
+from aimfor.model_folder import export_onnx
+from aimfor.model_kinds import _auto, _trees
+from aimfor.training import Observer, SavedState
+
+X, y = make_classification(900, 8, n_informative=5, weights=[0.8], class_sep=0.8, random_state=0)
+MISSING = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
+CLASSES = make_classification(900, 8, n_informative=5, n_classes=3, random_state=1)
+QUICK = {"steps": 40, "random_state": 0}
+
+
+def test_trees_average_the_best_half_of_the_forests():
+    model = aimfor.Classifier("aucpr", model="trees", **QUICK).fit(X[:600], y[:600])
+    assert [entry["name"] for entry in model.history_[:-1]] == [f"forest {place}" for place in range(1, 13)]
+    assert model.history_[-1]["name"] == "average of the best 6 of 12 forests"
+    assert model.history_[-1]["chosen"]
+    # The average is that of the best by the merit on the rows that choose.
+    ranked = sorted(model.history_[:-1], key=lambda entry: entry["merit"], reverse=True)
+    best = {int(entry["name"].split()[1]) - 1 for entry in ranked[:6]}
+    average = model.model_.averages[0]
+    assert len(average.forests) == len(best) == 6
+    assert model.score(X[600:], y[600:]) > 0.8
+    again = clone(model).fit(X[:600], y[:600])
+    np.testing.assert_array_equal(again.raw_scores(X), model.raw_scores(X))
+
+
+@pytest.mark.parametrize("model", ["trees", "auto"])
+@pytest.mark.parametrize("target", ["one", "missing", "several", "classes"])
+def test_what_is_stored_and_exported_decides_alike(model, target, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    rows, labels = {
+        "one": (X, y),
+        "missing": (MISSING, y),
+        "several": (X, np.c_[y, X[:, 0] > 1, np.zeros_like(y)]),
+        "classes": CLASSES,
+    }[target]
+    fitted = aimfor.Classifier("f1", model=model, **QUICK).fit(rows, labels)
+    aimfor.save(tmp_path / "run", fitted)
+    loaded = aimfor.load(tmp_path / "run")
+    assert loaded.model == model
+    np.testing.assert_array_equal(loaded.raw_scores(rows), fitted.raw_scores(rows))
+    np.testing.assert_array_equal(loaded.predict(rows), fitted.predict(rows))
+    export_onnx(loaded, None, tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
+    score, decision = session.run(["score", "decision"], {"features": rows})
+    np.testing.assert_allclose(score, fitted.raw_scores(rows), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(decision.reshape(len(rows), -1), fitted.predict(rows).reshape(len(rows), -1))
+
+
+def test_weights_count_as_copies_and_rows_of_weight_0_as_absent():
+    weights = np.where(np.arange(len(X)) % 3 == 0, 0.0, 1.0)
+    present = weights > 0
+    one = aimfor.Classifier("aucpr", model="trees", **QUICK).fit(X, y, weights)
+    other = aimfor.Classifier("aucpr", model="trees", **QUICK).fit(X[present], y[present])
+    np.testing.assert_array_equal(one.raw_scores(X), other.raw_scores(X))
+
+
+@pytest.mark.parametrize("model", ["trees", "linear"])
+def test_the_threshold_is_chosen_on_rows_that_chose_nothing_where_there_are_enough(model):
+    rows, labels = make_classification(4000, 4, weights=[0.8], random_state=0)
+    fitted, held_out = (LabelledRows(rows[part], labels[part, None], None) for part in (slice(3200), slice(3200, None)))
+    classifier = aimfor.Classifier("f1", model=model)
+    training, choosing = with_choosing(fitted, held_out, classifier)
+    if model == "linear":
+        assert (training, choosing) == (fitted, held_out)
+    else:
+        assert len(choosing.labels) == 400
+        assert len(training.labels) == 2800
+    few = fitted.some(np.arange(300), "some rows")
+    assert with_choosing(few, held_out, classifier) == (few, held_out)
+
+
+def test_auto_is_the_best_kind_or_an_average():
+    model = aimfor.Classifier("aucpr", **QUICK).fit(X, y)
+    assert model.get_params()["model"] == "auto"
+    assert {entry["kind"] for entry in model.history_} == {"trees", "linear", "mlp", "auto"}
+    (chosen,) = [entry for entry in model.history_ if entry["chosen"]]
+    trees = next(entry for entry in model.history_ if entry["name"].startswith("average of the best"))
+    assert chosen is trees or chosen["merit"] > trees["merit"]
+
+
+def test_auto_means_a_linear_model_for_a_solver_or_a_single_surrogate():
+    assert aimfor.Classifier("f1", surrogate="hinge", **QUICK).fit(X, y).coef_.shape == (1, 8)
+    assert aimfor.Classifier("precision@recall>=0.8", solver="search", **QUICK).fit(X, y).coef_.shape == (1, 8)
+    assert hasattr(aimfor.Classifier(surrogate="hinge"), "partial_fit")
+    assert not hasattr(aimfor.Classifier(), "partial_fit")
+
+
+def test_without_the_extra_auto_says_what_it_would_add(monkeypatch):
+    monkeypatch.setattr(_auto, "trees_available", lambda: False)
+    with pytest.warns(aimfor.MissingTreesWarning, match=r"pip install 'aimfor\[boosting\]'"):
+        model = aimfor.Classifier("aucpr", **QUICK).fit(X, y)
+    assert {entry["kind"] for entry in model.history_} == {"linear", "mlp", "auto"}
+
+
+@pytest.mark.parametrize("model", ["auto", "trees", "linear", "mlp"])
+def test_a_budget_of_no_time_still_gives_a_model(model):
+    fitted = aimfor.Classifier("f1", model=model, steps=10**6, budget=0.01, random_state=0).fit(X, y)
+    assert set(fitted.predict(X)) <= {0, 1}
+    if model in ("auto", "trees"):
+        assert {entry["kind"] for entry in fitted.history_} == {"trees"}
+        assert len(fitted.history_) < 14
+
+
+class Killed(Exception):
+    pass
+
+
+class Notebook(Observer):
+    """Keeps states; killed after so many forests."""
+
+    def __init__(self, pages, last=10**9):
+        self.pages, self.left = pages, last
+
+    def on_batch_end(self, stage, step, steps):
+        self.left -= 1
+        if self.left < 0:
+            raise Killed
+
+    def save(self, stage, state):
+        self.pages[stage] = SavedState(dict(state.facts), dict(state.tensors))
+
+    def saved(self, stage):
+        return self.pages.get(stage)
+
+
+@pytest.mark.parametrize("labels", [y, np.c_[y, X[:, 0] > 1]], ids=["one", "several"])
+def test_a_killed_search_resumes_to_the_same_forests(labels):
+    whole = aimfor.Classifier("f1", model="trees", **QUICK).fit(X, labels)
+    pages = {}
+    for last in (0, 3, 5):
+        with pytest.raises(Killed):
+            fit_classifier(
+                aimfor.Classifier("f1", model="trees", **QUICK), X, labels, None, None, Notebook(pages, last)
+            )
+    resumed = aimfor.Classifier("f1", model="trees", **QUICK)
+    fit_classifier(resumed, X, labels, None, None, Notebook(pages))
+    assert resumed.history_ == whole.history_
+    np.testing.assert_array_equal(resumed.raw_scores(X), whole.raw_scores(X))
+
+
+def test_rows_beyond_memory_keep_the_positives_and_say_so(monkeypatch, tmp_path):
+    with RowWriter(tmp_path / "rows", 8) as writer:
+        writer.append(X.astype(np.float32))
+    stored = StoredRows(writer.path, 8)
+    model = aimfor.Classifier("aucpr", model="trees", validation_fraction=0.2, **QUICK)
+    with_all = clone(model).fit(stored, y)
+    np.testing.assert_array_equal(
+        with_all.raw_scores(stored), clone(model).fit(X.astype(np.float32), y).raw_scores(stored)
+    )
+    monkeypatch.setattr(_trees, "MOST_BYTES", 400 * 8 * 4)
+    with pytest.warns(aimfor.ThinnedRowsWarning, match=r"^trees train on 400 of 720 rows, all \d+ with a label"):
+        thinned = clone(model).fit(stored, y)
+    assert thinned.score(stored, y) > 0.8
+
+
+def test_a_label_without_a_class_gets_a_constant_score():
+    Y = np.c_[y, np.zeros_like(y)]
+    model = aimfor.Classifier("f1", model="trees", **QUICK).fit(X, Y)
+    assert np.ptp(model.raw_scores(X)[:, 1]) == 0
+    assert not model.predict(X)[:, 1].any()
