@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 
@@ -13,6 +14,7 @@ from aimfor.estimator import fit_classifier
 from aimfor.estimator._holdout import LabelledRows, with_choosing
 from aimfor.model_folder import export_onnx
 from aimfor.model_kinds import _auto, _trees
+from aimfor.model_kinds._average import Average
 from aimfor.training import Observer, SavedState
 
 X, y = make_classification(900, 8, n_informative=5, weights=[0.8], class_sep=0.8, random_state=0)
@@ -89,6 +91,15 @@ def test_auto_is_the_best_kind_or_an_average():
     (chosen,) = [entry for entry in model.history_ if entry["chosen"]]
     trees = next(entry for entry in model.history_ if entry["name"].startswith("average of the best"))
     assert chosen is trees or chosen["merit"] > trees["merit"]
+
+
+def test_an_average_is_stored_in_double_whatever_its_members_score_in():
+    model = aimfor.Classifier("f1", model="linear", **QUICK).fit(X, y).model_
+    scores = model.scores(X).astype(np.float32)
+    average = Average.of([model, model], [1, 3], [scores, scores], None, multiclass=False)
+    assert {tensor.dtype for tensor in average.to_tensors().values()} == {torch.float64}
+    np.testing.assert_allclose(average.scores(X).mean(), 0, atol=1e-6)
+    np.testing.assert_allclose(average.scores(X).std(), 1, atol=1e-6)
 
 
 def test_auto_means_a_linear_model_for_a_solver_or_a_single_surrogate():

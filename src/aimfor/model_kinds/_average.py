@@ -65,6 +65,7 @@ class Average(Model):
             if multiclass:
                 centres, scales = np.zeros(own.shape[1]), np.ones(own.shape[1])
             else:
+                own = own.astype(np.float64)
                 centres = np.average(own, axis=0, weights=weights)
                 spread = np.sqrt(np.average((own - centres) ** 2, axis=0, weights=weights))
                 scales = np.where(spread > 0, spread, 1.0)
