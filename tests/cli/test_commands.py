@@ -139,6 +139,15 @@ def test_compare_has_three_methods_on_the_same_rows(command, files):
     assert "standard error over splits" in told.out
 
 
+def test_compare_shows_the_kinds_side_by_side(files, command):
+    options = ("--label", "fraud", "--aim", "f1", "--steps", "20", "--splits", "1", "--json")
+    ended = command("compare", files / "train.csv", *options)
+    assert ended.code == 0
+    methods = {one["method"] for one in json.loads(ended.out)["measured"]}
+    kinds = {"log-loss, trees", "log-loss, linear", "log-loss, mlp"}
+    assert methods == {"log-loss", "balanced log-loss", "aimfor", *kinds}
+
+
 def test_report_makes_the_same_page_again(command, files, tmp_path):
     shutil.copytree(files / "run", tmp_path / "run")
     page = tmp_path / "run" / "report.html"

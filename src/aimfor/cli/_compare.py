@@ -10,7 +10,7 @@ from aimfor.aims import aim as read_aim
 from aimfor.cli._fit import Fitted, deciding_rows, measured, train
 from aimfor.cli._job import Job
 from aimfor.estimator import Scored, points_of
-from aimfor.training import Candidate, Observer, Recipe, plain
+from aimfor.training import Candidate, Contest, Observer, Recipe, plain
 
 # Log-loss beside the aim
 
@@ -24,6 +24,8 @@ METHODS = {"log-loss": plain, "balanced log-loss": _balanced}
 
 def compare(job: Job, folder: Path, *, splits: int, shown: Observer) -> list[dict[str, Any]]:
     """Log-loss, balanced log-loss and the aim: same model, rows and budget, measured on rows that none of them saw.
+
+    Where several kinds of models compete, the best log-loss candidate of each kind is measured too.
 
     Args:
         job: what to fit.
@@ -46,11 +48,20 @@ def compare(job: Job, folder: Path, *, splits: int, shown: Observer) -> list[dic
         shown.on_stage_begin("reading the data")
         fitted = train(again.classifier(), again.dataset(folder), shown)
         assert fitted.contest is not None, "candidates are there without an exact solver"
-        for method, wanted in METHODS.items():
-            if (candidate := fitted.contest.best(wanted)) is not None:
-                found += [{"split": split, "method": method, **one} for one in measured(_with(fitted, candidate))]
+        for method, candidate in compared(fitted.contest).items():
+            found += [{"split": split, "method": method, **one} for one in measured(_with(fitted, candidate))]
         found += [{"split": split, "method": "aimfor", **one} for one in measured(fitted)]
     return found
+
+
+def compared(contest: Contest) -> dict[str, Candidate]:
+    """The candidates beside ours: log-loss, plain and balanced, and of several kinds the best log-loss of each."""
+    found = {method: contest.best(wanted) for method, wanted in METHODS.items()}
+    kinds = list(dict.fromkeys(one.kind for one in contest.candidates if plain(one.recipe)))
+    for kind in kinds if len(kinds) > 1 else []:
+        own = contest._replace(candidates=[one for one in contest.candidates if one.kind == kind])
+        found[f"log-loss, {kind}"] = own.best(plain)
+    return {method: candidate for method, candidate in found.items() if candidate is not None}
 
 
 def _with(fitted: Fitted, candidate: Candidate) -> Fitted:
