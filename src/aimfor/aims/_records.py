@@ -12,6 +12,7 @@ the target is precision 0.5 or a false-positive rate of 0.0001.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import torch
@@ -91,7 +92,7 @@ class PointAim(Aim):
     @property
     def question(self) -> Question:
         """The two rates and the sense."""
-        return Question(self.objective, self.constrained, self.sense)
+        return _question(self.objective, self.constrained, self.sense)
 
     @property
     def tradeoff(self) -> metrics.Tradeoff:
@@ -111,10 +112,7 @@ class PointAim(Aim):
         return 1 if self.band is None else self.num_anchors or 5
 
     def anchors(self, priors: Tensor, rates: Rates) -> Anchors:
-        slack = self._slack(as_row(self.target, priors))
-        if self.band is not None:
-            exponents = torch.linspace(1, -1, self.anchor_count, dtype=priors.dtype, device=priors.device)
-            slack = slack * (self.band**exponents).unsqueeze(1)
+        slack = _slacks(self, priors.dtype, priors.device)
         return self.question.table(slack, as_row(1 / self.anchor_count, priors), priors, rates)
 
     def _slack(self, target):
@@ -144,6 +142,22 @@ class PointAim(Aim):
 
 POINT_AIMS: dict[str, type[PointAim]] = {}
 """All aims at one target by the text before it, such as "recall@precision>=". """
+
+
+# The loss asks for its table at every batch, where a small tensor takes as long as the counting of a small batch.
+@lru_cache(maxsize=256)
+def _slacks(aim: PointAim, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The slack of each anchor, `[K, 1]` or `[K, L]`."""
+    slack = aim._slack(torch.tensor(aim.target, dtype=dtype, device=device).view(1, -1))
+    if aim.band is None:
+        return slack
+    exponents = torch.linspace(1, -1, aim.anchor_count, dtype=dtype, device=device)
+    return slack * (aim.band**exponents).unsqueeze(1)
+
+
+@lru_cache(maxsize=256)
+def _question(objective: str, constrained: str, sense: str) -> Question:
+    return Question(objective, constrained, sense)
 
 
 def target_field(record) -> str:
