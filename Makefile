@@ -5,7 +5,7 @@
 #   make test     the tests, without those marked slow
 #   make slow     the tests marked slow
 #   make bench    time and memory of the loss beside log-loss: benchmarks/results/engine.csv and .png
-#   make benchmarks  reproduce some cells of every table in docs/results.md and compare them with the committed ones; half an hour
+#   make benchmarks  reproduce some cells of every table in docs/results and compare them with the committed ones; half an hour
 #   make lint     ruff, the layers of the package, the length of sentences in README.md and docs, of files and functions
 #   make types    pyright
 #   make docs     the site, warnings as errors: docs/_build/html

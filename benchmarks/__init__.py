@@ -1,1 +1,1 @@
-"""The benchmarks behind docs/results.md; every script runs as a module from the root of the repository."""
+"""The benchmarks behind docs/results/; every script runs as a module from the root of the repository."""

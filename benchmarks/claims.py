@@ -1,6 +1,6 @@
 """README.md and docs/why.md say what the CSV files in results/ say: `python -m benchmarks.claims`.
 
-Every table with numbers must be part of a table in docs/results.md, which is made from these files. Sentences with
+Every table with numbers must be part of a table in docs/results/, which is made from these files. Sentences with
 numbers are written here as templates, and README.md or docs/why.md must contain them.
 """
 
@@ -23,7 +23,7 @@ from benchmarks.suite import sections as suite
 from benchmarks.suite.report import EITHER
 from benchmarks.suite.suite import AIMS
 
-RESULTS_PAGE = ROOT / "docs" / "results.md"
+RESULTS = ROOT / "docs" / "results"
 NUMBER = re.compile(r"[+-]?\d[\d.,]*(?: %)?(?: to [\d.]+)?")
 
 Table = list[list[str]]
@@ -79,11 +79,11 @@ def faults(name: str, text: str, claims: list[str]) -> Iterator[str]:
     for claim in claims:
         if claim not in plain:
             yield f"{name} lacks: {claim}"
-    made = list(tables(RESULTS_PAGE.read_text(encoding="utf-8")))
+    made = [table for path in sorted(RESULTS.glob("*.md")) for table in tables(path.read_text(encoding="utf-8"))]
     for header, *rows in tables(text):
         known = [row for table in made if table[0] == header for row in table[1:]]
         if any(NUMBER.fullmatch(cell) for row in rows for cell in row):
-            yield from (f"{name}, not in docs/results.md: {' | '.join(row)}" for row in rows if row not in known)
+            yield from (f"{name}, not in docs/results: {' | '.join(row)}" for row in rows if row not in known)
 
 
 def tables(text: str) -> Iterator[Table]:

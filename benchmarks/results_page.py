@@ -1,13 +1,14 @@
-"""docs/results.md: every table and picture, from the CSV files in results/ alone.
+"""docs/results/: every table and picture, from the CSV files in results/ alone.
 
-    python -m benchmarks.results_page            # writes the page
-    python -m benchmarks.results_page --check    # exit 1 where the page is not what the files say
+    python -m benchmarks.results_page            # writes the pages
+    python -m benchmarks.results_page --check    # exit 1 where a page is not what the files say
 
-The sections are in `sections.py` of each folder. A new section is one more entry of `SECTIONS`.
+The sections are in `sections.py` of each folder. A new page is one more entry of `PAGES`.
 """
 
 import argparse
 import sys
+from collections.abc import Callable, Sequence
 
 from benchmarks.cost import sections as cost
 from benchmarks.decisions import sections as decisions
@@ -20,44 +21,53 @@ from benchmarks.shared.cells import ROOT
 from benchmarks.suite import sections as suite
 from benchmarks.suite.suite import AIMS
 
-PAGE = ROOT / "docs" / "results.md"
-SECTIONS = (
-    suite.linear_section,
-    suite.network_section,
-    suite.extremes_section,
-    suite.labels_section,
-    suite.held_section,
-    decisions.confidence_section,
-    rivals.section,
-    rivals.budget_section,
-    rivals.trees_section,
-    rivals.cost_section,
-    suite.recipe_section,
-    paper.figure_1_section,
-    paper.cifar10_linear_section,
-    paper.cifar10_table_section,
-    paper.many_labels_section,
-    paper.areas_section,
-    paper.accuracy_section,
-    paper.anchors_section,
-    paper.convergence_section,
-    paper.robustness_section,
-    cost.loss_section,
-    cost.fit_section,
-    cost.program_section,
-)
+FOLDER = ROOT / "docs" / "results"
+# One page for each question. The first section of a page gives its title.
+PAGES = {
+    "linear_models": (suite.linear_section, suite.extremes_section),
+    "networks": (suite.network_section,),
+    "several_labels": (suite.labels_section,),
+    "many_labels": (paper.many_labels_section,),
+    "promises": (suite.held_section, decisions.confidence_section),
+    "rivals": (rivals.section, rivals.budget_section, rivals.cost_section),
+    "trees": (rivals.trees_section,),
+    "one_recipe": (suite.recipe_section,),
+    "figure_1": (paper.figure_1_section,),
+    "image_features": (paper.cifar10_linear_section,),
+    "cifar10": (paper.cifar10_table_section,),
+    "ranges": (paper.areas_section,),
+    "accuracy": (paper.accuracy_section,),
+    "anchors": (paper.anchors_section,),
+    "convergence": (paper.convergence_section,),
+    "settings": (paper.robustness_section,),
+    "cost": (cost.loss_section, cost.fit_section, cost.program_section),
+}
 
 
-def results_page() -> str:
-    """The whole page."""
+def results_pages() -> dict[str, str]:
+    """The text of every page by the name of its file."""
+    pages = {f"{name}.md": question_page(sections) for name, sections in PAGES.items()}
+    return {"index.md": index_page(pages), **pages}
+
+
+def question_page(sections: Sequence[Callable[[], str]]) -> str:
+    """The sections of one page, the heading of the first as its title."""
+    return "\n\n".join(section() for section in sections).removeprefix("#") + "\n"
+
+
+def index_page(pages: dict[str, str]) -> str:
+    """One figure each, then every question with its page."""
+    questions = [f"- [{text.split(chr(10), 1)[0].removeprefix('# ')}]({name})" for name, text in pages.items()]
     parts = [
         "# Results",
         opening(),
-        "`python -m benchmarks.results_page` makes this page from the files in `benchmarks/results/` alone. `make "
+        "Each question has a page with its tables and pictures:",
+        "\n".join(questions),
+        "`python -m benchmarks.results_page` makes these pages from the files in `benchmarks/results/` alone. `make "
         "benchmarks` reproduces some numbers of every table and compares them. Our defaults were set while we looked "
-        "at other splits of some of these tables. Read [benchmarks/README.md](../benchmarks/README.md) before you "
+        "at other splits of some of these tables. Read [benchmarks/README.md](../../benchmarks/README.md) before you "
         "trust a difference.",
-        *(section() for section in SECTIONS),
+        "\n".join(["```{toctree}", ":hidden:", "", *(name.removesuffix(".md") for name in pages), "```"]),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -89,12 +99,18 @@ def opening() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="exit 1 where the page is not what the files say")
-    text = results_page()
-    if not parser.parse_args().check:
-        PAGE.write_text(text)
-    elif not PAGE.is_file() or PAGE.read_text() != text:
-        sys.exit("docs/results.md is not what benchmarks/results says: run python -m benchmarks.results_page")
+    parser.add_argument("--check", action="store_true", help="exit 1 where a page is not what the files say")
+    pages, check = results_pages(), parser.parse_args().check
+    found = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.md")}
+    if check and found != pages:
+        wrong = sorted(name for name in {*found, *pages} if found.get(name) != pages.get(name))
+        sys.exit(f"docs/results is not what the files say in {', '.join(wrong)}: run python -m benchmarks.results_page")
+    if not check:
+        FOLDER.mkdir(exist_ok=True)
+        for name in {*found} - {*pages}:
+            (FOLDER / name).unlink()
+        for name, text in pages.items():
+            (FOLDER / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

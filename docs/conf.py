@@ -1,5 +1,6 @@
 """Settings of the site: `make docs`. It needs no network, and warnings are errors."""
 
+import re
 from importlib.metadata import version as installed_version
 
 project = "aimfor"
@@ -63,13 +64,13 @@ sphinx_gallery_conf = {
 }
 
 # The same pages are read in the repository, where these files lie outside docs/.
-OUTSIDE = {"../benchmarks/README.md": "/benchmarks.md", "../CONTRIBUTING.md": "/contributing.md"}
+OUTSIDE = {"benchmarks/README.md": "/benchmarks.md", "CONTRIBUTING.md": "/contributing.md"}
 
 
 def link_inside(app, name, source):
     """Point links to files outside docs/ at the pages that include them."""
     for outside, inside in OUTSIDE.items():
-        source[0] = source[0].replace(f"]({outside}", f"]({inside}")
+        source[0] = re.sub(rf"\]\((?:\.\./)+{re.escape(outside)}", f"]({inside}", source[0])
 
 
 def setup(app):

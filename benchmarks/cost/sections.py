@@ -1,4 +1,4 @@
-"""The sections of docs/results.md on time and memory, from their CSV files alone."""
+"""The sections of docs/results/ on time and memory, from their CSV files alone."""
 
 from benchmarks.cost import engine_report, estimator_cost, program_cost
 from benchmarks.cost.engine_report import ANCHORS, LABELS, ROWS
@@ -33,7 +33,7 @@ def loss_section() -> str:
     met = sum(row.ratio <= engine_report.MUST[row[:3]] for row in limited)
     return "\n\n".join(
         [
-            "## What the loss costs",
+            "## What does the loss cost?",
             "The time of the loss and its gradient, as a multiple of the time of log-loss. A range runs from one "
             "surrogate to the other, hinge and log. Engine: native, one thread.",
             page.grid(["what", "times log-loss"], main),

@@ -1,4 +1,4 @@
-"""The sections of docs/results.md on thresholds, from their CSV files alone."""
+"""The sections of docs/results/ on thresholds, from their CSV files alone."""
 
 from statistics import fmean
 

@@ -1,4 +1,4 @@
-"""The sections of docs/results.md on the paper's figure and tables, from their CSV files alone."""
+"""The sections of docs/results/ on the paper's figure and tables, from their CSV files alone."""
 
 from statistics import fmean
 
@@ -35,7 +35,7 @@ def figure_1_section() -> str:
             "## Does it find the best line of Figure 1?",
             f"It reaches {100 * share.mean:.1f} % of the precision of the best line. The numbers are means over "
             f"{share.count} draws of held-out points.",
-            "![Points of two classes, the line of log-loss and the line of precision at recall 0.95](figure_1.png)",
+            "![Points of two classes, the line of log-loss and the line of precision at recall 0.95](../figure_1.png)",
             page.grid(["line", f"precision at recall {figure_1.TARGET:g}", "best accuracy"], rows),
             page.fold("Spread over draws", figure_1.table(cells).markdown()),
             page.source(figure_1.NAME),

@@ -1,4 +1,4 @@
-"""The sections of docs/results.md on the rivals, from their CSV files alone."""
+"""The sections of docs/results/ on the rivals, from their CSV files alone."""
 
 from functools import lru_cache
 from statistics import fmean
@@ -114,7 +114,7 @@ def section() -> str:
             "## Is the loss better than its rivals?",
             f"With the same budget for everyone, `aimfor.Loss` comes first at {first['linear']} of {len(AIMS)} aims "
             f"with linear models and at {first['mlp']} with networks. Rank 1 is best. All methods have the same rows, "
-            "models, steps and number of settings. [`methods.py`](../benchmarks/rivals/methods.py) says how each "
+            "models, steps and number of settings. [`methods.py`](../../benchmarks/rivals/methods.py) says how each "
             "rival is trained.",
             rank_table("linear"),
             rank_table("mlp"),
@@ -196,7 +196,7 @@ def cost_section() -> str:
             "## What do the rivals cost?",
             "One step of a linear model with 30 features and 256 rows, on one thread. Memory is the peak of a step "
             "with 4,096 rows. Lines are those a user writes "
-            "([`snippets.py`](../benchmarks/rivals/snippets.py)).",
+            "([`snippets.py`](../../benchmarks/rivals/snippets.py)).",
             page.grid(["method", "times BCE", "peak memory, MB", "lines of code"], rows),
             page.source(NAME),
         ]

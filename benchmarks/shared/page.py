@@ -1,6 +1,6 @@
-"""What the scripts share: tables and pictures, for the terminal and for docs/results.md, and quick forms.
+"""What the scripts share: tables and pictures, for the terminal and for docs/results/, and quick forms.
 
-The sections of docs/results.md are in `sections.py` of each folder, and results_page.py joins them. Words around
+The sections of docs/results/ are in `sections.py` of each folder, and results_page.py joins them. Words around
 numbers must stay true when the numbers change.
 """
 
@@ -98,7 +98,7 @@ def tally(found: Sequence[Spread], what: str) -> str:
 
 def source(name: str, *further: str) -> str:
     """How to reproduce a section, and where its numbers are."""
-    files = " and ".join(f"[{one}.csv](../benchmarks/results/{one}.csv)" for one in (name, *further))
+    files = " and ".join(f"[{one}.csv](../../benchmarks/results/{one}.csv)" for one in (name, *further))
     return f"Command: `python -m {SCRIPTS[name]}`. Numbers: {files}."
 
 
@@ -140,7 +140,7 @@ def draw_differences(name: str, title: str, panels: dict[str, dict[str, dict[str
 
 def picture(name: str, text: str) -> str:
     """The picture of a script, for the page."""
-    return f"![{text}](../benchmarks/results/{name}.png)"
+    return f"![{text}](../../benchmarks/results/{name}.png)"
 
 
 def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -1,4 +1,4 @@
-"""The scripts that make the tables of docs/results.md. A script has the name of its CSV file."""
+"""The scripts that make the tables of docs/results/. A script has the name of its CSV file."""
 
 # In the order of the page: what it is worth, against whom, the paper's own tables, thresholds, what it costs.
 SCRIPTS = {

@@ -1,4 +1,4 @@
-"""The sections of docs/results.md on the public suite, from its CSV files alone."""
+"""The sections of docs/results/ on the public suite, from its CSV files alone."""
 
 from collections.abc import Sequence
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""docs/results.md, README.md and docs/why.md say what the files of the benchmarks say."""
+"""docs/results/, README.md and docs/why.md say what the files of the benchmarks say."""
 
 import importlib
 import subprocess
