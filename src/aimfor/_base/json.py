@@ -1,11 +1,14 @@
-"""JSON files from anyone, read as plain data and checked."""
+"""JSON: what is written as plain data, and files from anyone, read as plain data and checked."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from aimfor._base.checks import rule
 from aimfor._base.errors import ModelFileError
@@ -22,6 +25,17 @@ KINDS = {
     dict: "an object",
     NONE: "null",
 }
+
+
+def json_ready(value: Any) -> Any:
+    """Plain Python data from numpy and other containers; JSON has no inf and no nan, so these become None."""
+    if isinstance(value, Mapping):
+        return {name: json_ready(entry) for name, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_ready(entry) for entry in value]
+    if isinstance(value, (np.ndarray, np.generic)):
+        return json_ready(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read_text(path: Path) -> str:

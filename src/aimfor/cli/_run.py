@@ -14,6 +14,7 @@ from typing import Any
 
 from aimfor._base.errors import ModelFileError
 from aimfor._base.files import NO_LINK
+from aimfor._base.json import json_ready
 from aimfor.cli._checkpoint import Checkpoint
 from aimfor.cli._work_folder import LOCK
 from aimfor.training import Evaluation, Observer, SavedState, resuming
@@ -125,7 +126,7 @@ class Run(Observer):
 
 def _plain(look: Evaluation) -> list[Any]:
     """A look as JSON has it, which knows no nan."""
-    return [None if isinstance(value, float) and not math.isfinite(value) else value for value in look]
+    return json_ready(look)
 
 
 def _look(entries: list[Any]) -> Evaluation:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from aimfor._base import checks
 from aimfor._base.checks import rule
-from aimfor._base.json import NONE, check_entries
+from aimfor._base.json import NONE, check_entries, json_ready
 from aimfor.aims import aim as read_aim
 from aimfor.estimator import CalibrationCurve, Classifier, Constant, Isotonic, Logistic
 from aimfor.model_kinds import kind_named
@@ -115,7 +115,7 @@ def facts_of(
         "sha256": sha256,
         **extra,
     }
-    return _plain(facts)
+    return json_ready(facts)
 
 
 def to_text(facts: Mapping[str, Any]) -> bytes:
@@ -137,17 +137,6 @@ def _curve_facts(curve: CalibrationCurve) -> dict[str, Any]:
 def _checksum(facts: Mapping[str, Any]) -> str:
     text = json.dumps(facts, sort_keys=True, ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    """Plain Python data from numpy and other containers. Numbers that are not finite become None."""
-    if isinstance(value, Mapping):
-        return {name: _plain(entry) for name, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, (np.ndarray, np.generic)):
-        return _plain(value.tolist())
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 # Reading

@@ -10,12 +10,13 @@ import base64
 import hashlib
 import html
 import json
-import math
 from collections import Counter
 from collections.abc import Mapping
 from importlib import resources
 from string import Template
 from typing import Any
+
+from aimfor._base.json import json_ready
 
 # What may not stand in a script element or would end a line in old parsers, as JSON writes it instead.
 ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
@@ -46,7 +47,7 @@ def render(facts: Mapping[str, Any]) -> str:
         mood=mood,
         note=html.escape(_note(facts)),
         style=style,
-        facts=json.dumps(_finite(facts), allow_nan=False).translate(ESCAPED),
+        facts=json.dumps(json_ready(facts), allow_nan=False).translate(ESCAPED),
         script=script,
     )
 
@@ -57,14 +58,6 @@ def _asset(name: str) -> str:
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _finite(entry) for name, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _headline(labels: list[dict[str, Any]]) -> tuple[str, str]:

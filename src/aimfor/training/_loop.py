@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from aimfor._base.json import json_ready
 from aimfor.loss import log_odds
 from aimfor.training._models import Heads, Layers
 from aimfor.training._objectives import Objectives
@@ -140,7 +141,7 @@ class Training:
             tensors |= {f"best.{index}.tensors.{name}": tensor for name, tensor in one.tensors.items()}
             tensors |= {f"best.{index}.loss.{name}": tensor for name, tensor in one.loss.items()}
             tensors[f"best.{index}.scores"] = torch.from_numpy(one.scores)
-        best = [[_finite(one.value), _finite(one.merit), one.step] for one in self.best]
+        best = [[json_ready(one.value), json_ready(one.merit), one.step] for one in self.best]
         facts = {"step": self.step, "fruitless": self.fruitless, "batches": self.batches.kept(), "best": best}
         return SavedState(facts, tensors)
 
@@ -174,10 +175,6 @@ class Training:
     def _set_rate(self) -> None:
         for group in self.optimiser.param_groups:
             group["lr"] = 0.5 * self.budget.rate * (1 + math.cos(math.pi * self.step / self.budget.steps))
-
-
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None
 
 
 def _below(prefix: str, tensors: Any) -> dict[str, Tensor]:
