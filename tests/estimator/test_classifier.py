@@ -456,13 +456,13 @@ def test_weights_too_far_apart_are_refused(far):
         aimfor.Classifier("aucpr", model="linear", **QUICK).fit(X, y, sample_weight=np.where(y == 1, far, 1.0))
 
 
-def test_looks_at_log_loss_are_told_before_it_is_kept():
-    """What is kept holds the looks so far: a training that is taken up would tell of none."""
+def test_evaluations_of_log_loss_are_reported_before_it_is_saved():
+    """The saved state holds the evaluations so far: a resumed training would otherwise report none."""
     events = []
 
     class Recorded(Observer):
-        def on_evaluation(self, looks, best):
-            events.append(("looked", looks[0].stage))
+        def on_evaluation(self, evaluations, best):
+            events.append(("evaluated", evaluations[0].stage))
 
         def save(self, stage, kept):
             events.append(("kept", stage))
@@ -471,7 +471,7 @@ def test_looks_at_log_loss_are_told_before_it_is_kept():
     for labels in (Y[:, 0], Y):
         events.clear()
         fit_classifier(aimfor.Classifier("aucpr", model="linear", **QUICK), X, labels, None, None, Recorded())
-        assert events[:2] == [("looked", LOG_LOSS), ("kept", LOG_LOSS)]
+        assert events[:2] == [("evaluated", LOG_LOSS), ("kept", LOG_LOSS)]
 
 
 def test_partial_fit_follows_an_aim_that_was_changed():

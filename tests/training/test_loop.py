@@ -24,15 +24,15 @@ class Notebook(Observer):
 
     def __init__(self, pages: dict[str, SavedState], every: int = 7, last_batch: float = np.inf):
         self.pages, self.every, self.last_batch, self.batches = pages, every, last_batch, 0
-        self.looks: list[Evaluation] = []
+        self.evaluations: list[Evaluation] = []
 
     def on_batch_end(self, stage, step, steps):
         self.batches += 1
         if self.batches >= self.last_batch:
             raise Killed
 
-    def on_evaluation(self, looks, best):
-        self.looks += looks
+    def on_evaluation(self, evaluations, best):
+        self.evaluations += evaluations
 
     def should_save(self):
         return self.batches % self.every == 0
@@ -77,14 +77,14 @@ def test_resumed_fit_equals_one_that_never_stopped(rows, options):
         assert torch.equal(tensor, resumed.model_.heads.state_dict()[name]), name
 
 
-def test_every_look_of_every_candidate_is_told(rows):
+def test_every_evaluation_of_every_candidate_is_reported(rows):
     notebook = Notebook({})
     classifier = aimfor.Classifier("recall@precision>=0.7", model="linear", steps=60, random_state=0)
     contest = fit_classifier(classifier, *rows, None, None, notebook).contest
-    assert {look.candidate for look in notebook.looks} == {one.recipe.name for one in contest.candidates}
+    assert {one.candidate for one in notebook.evaluations} == {one.recipe.name for one in contest.candidates}
     for candidate in contest.candidates:
-        own = [look for look in notebook.looks if look.candidate == candidate.recipe.name]
-        assert max(look.value for look in own) == candidate.value
+        own = [one for one in notebook.evaluations if one.candidate == candidate.recipe.name]
+        assert max(one.value for one in own) == candidate.value
         aimed = candidate.recipe.aim is not None
         assert np.isfinite([own[-1].violation, own[-1].multiplier, own[-1].threshold, own[-1].exact]).all() == aimed
         assert bool(candidate.loss) == aimed

@@ -141,7 +141,7 @@ def _fit(job: Job, classifier: Classifier, out: Path, command: str, run: Run) ->
         "alerts": [alert_share(one["operating"]) for one in facts["labels"]],
         "row_hashes": list(dataset.row_hashes or ()),
     }
-    with story(out, facts, run.looks):
+    with story(out, facts, run.evaluations):
         save_model(
             out,
             classifier,

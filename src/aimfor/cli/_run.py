@@ -53,7 +53,7 @@ def _lock(handle: int, out: Path) -> None:
 
 
 class Run(Observer):
-    """Keeps the state of every stage in a folder, and all looks at the validation rows.
+    """Keeps the state of every stage in a folder, and all evaluations on the validation rows.
 
     Args:
         folder: of the checkpoints.
@@ -63,7 +63,7 @@ class Run(Observer):
     def __init__(self, folder: Path, shown: Observer):
         self.folder, self.shown = folder, shown
         self.stopped, self.done = False, False
-        self._looks: dict[str, list[Evaluation]] = {}
+        self._evaluations: dict[str, list[Evaluation]] = {}
         self._last = time.monotonic()
 
     @property
@@ -72,9 +72,9 @@ class Run(Observer):
         return any(self.folder.glob("*.safetensors"))
 
     @property
-    def looks(self) -> list[Evaluation]:
+    def evaluations(self) -> list[Evaluation]:
         """Of all stages, in their order."""
-        return [look for own in self._looks.values() for look in own]
+        return [one for stage in self._evaluations.values() for one in stage]
 
     def on_stage_begin(self, stage: str) -> None:
         self.shown.on_stage_begin(stage)
@@ -83,7 +83,7 @@ class Run(Observer):
         self.shown.on_batch_end(stage, step, steps)
 
     def on_evaluation(self, evaluations: list[Evaluation], best: float) -> None:
-        self._looks.setdefault(evaluations[0].stage, []).extend(evaluations)
+        self._evaluations.setdefault(evaluations[0].stage, []).extend(evaluations)
         self.shown.on_evaluation(evaluations, best)
 
     def should_stop(self) -> bool:
@@ -93,8 +93,8 @@ class Run(Observer):
         return time.monotonic() - self._last > SECONDS_BETWEEN
 
     def save(self, stage: str, state: SavedState) -> None:
-        looks = [_plain(look) for look in self._looks.get(stage, [])]
-        self._checkpoint(stage).save({"training": dict(state.facts), "looks": looks}, dict(state.tensors))
+        evaluations = [json_ready(one) for one in self._evaluations.get(stage, [])]
+        self._checkpoint(stage).save({"training": dict(state.facts), "evaluations": evaluations}, dict(state.tensors))
         self._last = time.monotonic()
 
     def saved(self, stage: str) -> SavedState | None:
@@ -103,7 +103,7 @@ class Run(Observer):
             return None
         facts, tensors = found
         with resuming(stage):
-            self._looks[stage] = [_look(entries) for entries in facts["looks"]]
+            self._evaluations[stage] = [_evaluation(entries) for entries in facts["evaluations"]]
             return SavedState(facts["training"], tensors)
 
     @contextmanager
@@ -124,11 +124,6 @@ class Run(Observer):
         return Checkpoint(self.folder / f"{stage.replace(' ', '-')}.safetensors")
 
 
-def _plain(look: Evaluation) -> list[Any]:
-    """A look as JSON has it, which knows no nan."""
-    return json_ready(look)
-
-
-def _look(entries: list[Any]) -> Evaluation:
+def _evaluation(entries: list[Any]) -> Evaluation:
     numbers: list[Any] = [math.nan if value is None else value for value in entries]
     return Evaluation(*numbers)

@@ -22,7 +22,7 @@ METRICS, HISTORY, PAGE = "metrics.json", "history.csv", "report.html"
 
 
 @contextmanager
-def story(folder: Path, facts: dict[str, Any], looks: list[Evaluation]) -> Iterator[None]:
+def story(folder: Path, facts: dict[str, Any], evaluations: list[Evaluation]) -> Iterator[None]:
     """Write the three files under other names; when all that is done inside succeeds, they take their places.
 
     So a disk that fills leaves the files of an earlier model together with that model.
@@ -30,13 +30,13 @@ def story(folder: Path, facts: dict[str, Any], looks: list[Evaluation]) -> Itera
     Args:
         folder: of the model.
         facts: all that `render` asks for but the history.
-        looks: the history.
+        evaluations: the history.
     """
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(Evaluation._fields)
-    for look in looks:
-        writer.writerow(["" if isinstance(value, float) and math.isnan(value) else value for value in look])
+    for evaluation in evaluations:
+        writer.writerow(["" if isinstance(value, float) and math.isnan(value) else value for value in evaluation])
     texts = {
         METRICS: json.dumps(facts, indent=1, allow_nan=False) + "\n",
         HISTORY: table.getvalue(),

@@ -20,7 +20,7 @@ import numpy as np
 
 from aimfor.aims import Aim, one_hot
 from aimfor.training._log_loss_fit import converge_
-from aimfor.training._loop import Budget, Candidate, Judgement, best_of, look, seen_of, train
+from aimfor.training._loop import Budget, Candidate, Judgement, best_of, evaluated, seen_of, train
 from aimfor.training._models import Heads, Layers
 from aimfor.training._observer import Observer, SavedState, resuming
 from aimfor.training._recipes import Recipe, aim_recipes, log_loss_recipes
@@ -133,7 +133,7 @@ class HeadTraining:
 
     def evaluate(self, heads: Heads, recipes: Sequence[Recipe]) -> list[Candidate]:
         """Evaluate heads as they are."""
-        return look(heads, recipes, self.validation.rows, self.judged.judge, 0, self.multiclass)
+        return evaluated(heads, recipes, self.validation.rows, self.judged.judge, 0, self.multiclass)
 
 
 def compete(training: HeadTraining, *, single: Recipe | None, restarts: int, decays: Sequence[float]) -> Contest:

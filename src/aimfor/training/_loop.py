@@ -19,7 +19,7 @@ from aimfor.training._recipes import Recipe
 from aimfor.training._rows import BatchOrder, Data, FeatureRows
 
 # Evaluations on the validation rows in one stage. With more of them the best one is more often luck.
-LOOKS = 8
+EVALUATIONS = 8
 
 
 class Budget(NamedTuple):
@@ -115,9 +115,9 @@ class Training:
         self.step += 1
         self._set_rate()
 
-    def look(self, validation: FeatureRows, judge: Judge) -> list[Candidate]:
+    def evaluate(self, validation: FeatureRows, judge: Judge) -> list[Candidate]:
         """Evaluate all heads as they are now, and keep the best state of each so far."""
-        found = look(self.heads, self.recipes, validation, judge, self.step, self.multiclass, self.objectives)
+        found = evaluated(self.heads, self.recipes, validation, judge, self.step, self.multiclass, self.objectives)
         if not self.best:
             self.best = found
             return found
@@ -217,7 +217,7 @@ def train(
     training = Training(heads, recipes, data, budget, multiclass, generator, blind)
 
     def evaluate() -> None:
-        found = training.look(validation, judge)
+        found = training.evaluate(validation, judge)
         seen = [seen_of(stage, one, training.step) for one in found]
         observer.on_evaluation(seen, best_of(training.best).value)
 
@@ -236,7 +236,7 @@ def train(
 def _advance(training: Training, evaluate: Callable[[], None], observer: Observer, stage: str) -> None:
     """Train until the budget is used, nothing gets better, or the observer stops it."""
     budget = training.budget
-    evaluations = {math.ceil(budget.steps * part / LOOKS) for part in range(1, LOOKS + 1)}
+    evaluations = {math.ceil(budget.steps * part / EVALUATIONS) for part in range(1, EVALUATIONS + 1)}
     while training.step < budget.steps and training.fruitless < budget.patience:
         if observer.should_stop():
             evaluate()
@@ -249,7 +249,7 @@ def _advance(training: Training, evaluate: Callable[[], None], observer: Observe
             observer.save(stage, training.kept())
 
 
-def look(
+def evaluated(
     heads: Heads,
     recipes: Sequence[Recipe],
     validation: FeatureRows,
@@ -258,7 +258,7 @@ def look(
     multiclass: bool,
     objectives: Objectives | None = None,
 ) -> list[Candidate]:
-    """All heads as candidates, as they are now."""
+    """Evaluate all heads as they are now; each becomes a candidate."""
     scores = ranked(heads.scores(validation), multiclass).numpy()
     learned = [{}] * len(recipes) if objectives is None else objectives.learned()
     found = []
