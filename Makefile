@@ -6,7 +6,7 @@
 #   make slow     the tests marked slow
 #   make bench    time and memory of the loss beside log-loss: benchmarks/results/engine.csv and .png
 #   make benchmarks  reproduce some cells of every table in docs/results and compare them with the committed ones; half an hour
-#   make lint     ruff, the layers of the package, the length of sentences in README.md and docs, of files and functions
+#   make lint     ruff, the layers of the package, the length of sentences in README.md and docs, of files and functions, workflows
 #   make types    pyright
 #   make docs     the site, warnings as errors: docs/_build/html
 #   make docs-check  Chromium walks the site: links, console, width of a phone, search
@@ -47,6 +47,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python scripts/prose.py
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/zizmor --offline --quiet --config .github/zizmor.yml .github/workflows
 
 types: $(VENV)/.installed-dev
 	$(BIN)/python -m pyright --pythonpath $(BIN)/python
