@@ -59,23 +59,23 @@ def report(cells: Cells, aims: Sequence[str]) -> None:
                 _tables(f"{model}, {kind}", rows, aims)
 
 
-def draw(name: str, cells: Cells, aims: Sequence[str]) -> None:
-    """Every set of one label, ours minus log-loss, and the mean over sets."""
+def draw(name: str, cells: Cells, aims: Sequence[str], single: bool = True) -> None:
+    """Every set, ours minus log-loss, and the mean over sets; sets of one label, or of several."""
     panels = {}
     for aim in aims:
         panels[aim] = {}
         for model in ("linear", "mlp"):
-            pairs = gains(cells, [aim], model)[aim]
+            pairs = gains(cells, [aim], model, single=single)[aim]
             own = {one: pair.difference for one, pair in pairs.items()}
             panels[aim][model] = {**own, "mean over sets": spread(one.mean for one in own.values())}
     page.draw_differences(name, "aimfor.Classifier minus tuned log-loss of the same model, test rows", panels)
 
 
 def gains(
-    cells: Cells, aims: Sequence[str], model: str = "linear", other: str = OTHERS[0]
+    cells: Cells, aims: Sequence[str], model: str = "linear", other: str = OTHERS[0], single: bool = True
 ) -> dict[str, dict[str, Paired]]:
-    """Per aim and set of one label, ours against log-loss."""
-    rows = [row for row in cells.rows if row["model"] == model and _is_single(row)]
+    """Per aim and set, ours against log-loss; sets of one label, or of several."""
+    rows = [row for row in cells.rows if row["model"] == model and _is_single(row) == single]
     return {aim: paired(_values(rows, aim, OURS), _values(rows, aim, other)) for aim in aims}
 
 

@@ -11,7 +11,7 @@ from benchmarks.shared.cells import Cells
 from benchmarks.shared.spread import Spread, spread
 from benchmarks.suite import tabular_linear
 from benchmarks.suite.report import EITHER, LEVEL, OURS, Paired, error_of_these_sets, gains
-from benchmarks.suite.suite import AIMS, MULTILABEL_AIMS, NAME
+from benchmarks.suite.suite import AIMS, LABELS_PICTURE, MULTILABEL_AIMS, NAME
 
 # The methods as README.md and docs/why.md name them.
 SHOWN = {
@@ -189,6 +189,7 @@ def network_section() -> str:
             gains_table("mlp"),
             clear_gains("mlp"),
             counted("mlp"),
+            page.picture(NAME, "For each aim and table, what the estimator gains over log-loss, linear and networks"),
             statistics("mlp"),
             page.source(NAME),
         ]
@@ -238,6 +239,7 @@ def labels_section() -> str:
             "## Does it help with several labels per row?",
             f"{labels_verdict()} These are means over the labels of a table, then over tables.",
             page.grid(["model, loss", "tables", *page.code(MULTILABEL_AIMS)], rows),
+            page.picture(LABELS_PICTURE, "For each table of several labels, what the estimator gains over log-loss"),
             page.source(NAME),
         ]
     )

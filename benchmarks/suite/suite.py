@@ -38,7 +38,7 @@ from benchmarks.shared.reproduced import Reproduced, compare
 from benchmarks.shared.sets import Features, Rows
 from benchmarks.suite.report import EITHER, OURS, draw, report
 
-NAME = "suite"
+NAME, LABELS_PICTURE = "suite", "suite_labels"
 MODELS = ("linear", "mlp")
 # The baselines, and whether the classes of their settings are balanced.
 BASELINES = {"log-loss": (False,), "balanced": (True,), EITHER: (False, True)}
@@ -253,7 +253,8 @@ def main() -> None:
     if not arguments.report:
         run_all(cells, arguments)
     report(cells, list(AIMS))
-    return draw(NAME, cells, list(AIMS))
+    draw(NAME, cells, list(AIMS))
+    draw(LABELS_PICTURE, cells, list(MULTILABEL_AIMS), single=False)
 
 
 def asked_of(rows: Rows, aims: list[str], methods: list[str]) -> tuple[list[str], list[str]]:
