@@ -18,7 +18,7 @@ OPTIONS = [
     ("aucpr; num_anchors=4", {}),
     ("recall@precision>=0.8", {"surrogate": "sigmoid", "warmup": 3, "constraint": "exact"}),
     ("f1", {}),
-    ("aucpr; num_anchors=4", {"log_loss_batches": 3}),
+    ("aucpr; num_anchors=4", {"log_loss": 0.3, "log_loss_batches": 3}),
 ]
 
 

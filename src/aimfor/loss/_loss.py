@@ -17,10 +17,9 @@ from aimfor._base.warnings import InfeasibleConstraintWarning, OtherAimWarning, 
 from aimfor.aims import NO_RATES, Aim, Anchors, PointAim, Rates
 from aimfor.aims import aim as parse_aim
 from aimfor.loss._autograd import attach_gradient, gradient_type, overflow_result, overflowed
-from aimfor.loss._batch import Batch, awaited, known_priors, training_batch
+from aimfor.loss._batch import awaited, known_priors, training_batch
 from aimfor.loss._diagnostics import Diagnostics, diagnose
 from aimfor.loss._distributed import ALONE, Overflow, checked_group, report_refusal, sum_census, training_ranks
-from aimfor.loss._log_loss_start import log_loss_step
 from aimfor.loss._state import LOOK_EVERY, State
 from aimfor.loss._step import LossRules, exact_drives
 from aimfor.loss._surrogates import SURROGATES, Surrogate
@@ -66,9 +65,11 @@ class Loss(nn.Module):
         dual_rate: step of the multipliers.
         threshold_rate: step of the thresholds, in standard deviations of the scores.
         warmup: batches that a label spends on the hinge before a tight surrogate.
-        log_loss_batches: batches at the start that train the scores by log-loss (cross-entropy when `multiclass`),
-            while thresholds, multipliers and priors are learned for the aim already. A model that starts from scratch
-            may end better so; 500 is a first number to try where there are a thousand batches and more.
+        log_loss: share of log-loss (cross-entropy when `multiclass`) in value and gradient, from 0 to 1; the rest is
+            the aim. Gradients of both are of one size. Log-loss keeps the whole ranking, the aim sharpens the part that
+            counts. Thresholds, multipliers and priors are learned for the aim at any share.
+        log_loss_batches: batches at the start with a share of 1. A model that starts from scratch may end better so;
+            500 is a first number to try where there are a thousand batches and more.
         process_group: ranks whose rows are one batch: None for all, False for this process alone, a process group, or
             one dimension of a DeviceMesh.
         total_labels: labels of all shards together, where this loss has a shard of them: values then sum to the whole.
@@ -93,6 +94,7 @@ class Loss(nn.Module):
         dual_rate: float = 0.01,
         threshold_rate: float = 0.1,
         warmup: int = 500,
+        log_loss: float = 0.0,
         log_loss_batches: int = 0,
         process_group: Any = None,
         total_labels: int | None = None,
@@ -114,6 +116,7 @@ class Loss(nn.Module):
         self.dual_rate = dual_rate
         self.threshold_rate = threshold_rate
         self.warmup = warmup
+        self.log_loss = log_loss
         self.log_loss_batches = log_loss_batches
         self.state = State(self.aim.anchor_count, num_labels, known_priors(priors, num_labels))
         self.process_group = checked_group(process_group)
@@ -187,6 +190,7 @@ class Loss(nn.Module):
                     f"loss.to({str(scores.device)!r})"
                 )
             run = engine_for(batch.scores, self.surrogate).begin(batch, state, rules)
+            run.batch = batch
         except Exception:
             overflow = learning and overflowed(scores)
             report_refusal(rules.ranks, state.score_mean, overflow)
@@ -194,7 +198,7 @@ class Loss(nn.Module):
                 raise
             return overflow_result(scores)
         try:
-            value, gradient = self._pass(state, rules, run, batch)
+            value, gradient = self._pass(state, rules, run)
         except Overflow:  # on another rank
             return overflow_result(scores)
         if self.total_labels != self.num_labels:
@@ -229,6 +233,15 @@ class Loss(nn.Module):
     @threshold_rate.setter
     def threshold_rate(self, value: float) -> None:
         self._threshold_rate = checks.positive_number("threshold_rate", value)
+
+    @property
+    def log_loss(self) -> float:
+        """Share of log-loss in value and gradient; may be changed while training."""
+        return self._log_loss
+
+    @log_loss.setter
+    def log_loss(self, value: float) -> None:
+        self._log_loss = checks.in_range("log_loss", value, 0, 1)
 
     def get_extra_state(self) -> Tensor:
         """What the state is about, as text in bytes: numbers of another aim would load and mean something else."""
@@ -299,7 +312,7 @@ class Loss(nn.Module):
             f"constraint={self.constraint!r}, multiclass={self.multiclass}"
         )
 
-    def _pass(self, state: State, rules: LossRules, run: Pass, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _pass(self, state: State, rules: LossRules, run: Pass) -> tuple[Tensor, Tensor]:
         """Value and gradient on this batch, and the step of the state."""
         learning = rules.learning
         if rules.ranks.size > 1:
@@ -310,8 +323,8 @@ class Loss(nn.Module):
         priors = counted if given is None else given
         anchors = self.aim.anchors(priors, self._followed_rates() if self.aim.follows_rates else NO_RATES)
         value, gradient = run.step(anchors)
-        if learning and state.batches <= self.log_loss_batches:
-            value, gradient = log_loss_step(batch, state, rules, run.census, self.multiclass)
+        if learning and rules.log_loss == 1:
+            state.forget_looks_()  # no constraint is tried by log-loss alone
         looking = learning and state.batches % LOOK_EVERY == 0
         if looking:
             self._warn_of_infeasible()
@@ -320,6 +333,7 @@ class Loss(nn.Module):
         return value, gradient
 
     def _rules(self, learning: bool) -> LossRules:
+        starting = learning and self.state.batches < self.log_loss_batches
         return LossRules(
             self.surrogate,
             self.constraint == "exact",
@@ -327,6 +341,8 @@ class Loss(nn.Module):
             self.threshold_rate,
             self.warmup,
             learning,
+            1.0 if starting else self._log_loss,
+            self.multiclass,
             training_ranks(self.process_group) if learning else ALONE,
         )
 

@@ -23,6 +23,8 @@ class LossRules(NamedTuple):
         dual_rate, threshold_rate: steps of multipliers and thresholds.
         warmup: batches that a label spends on the hinge before a tight surrogate.
         learning: whether the state moves.
+        log_loss: share of log-loss in value and gradient.
+        exclusive: whether labels are exclusive classes, of which log-loss is the cross-entropy.
         ranks: the processes whose batches are one.
     """
 
@@ -32,6 +34,8 @@ class LossRules(NamedTuple):
     threshold_rate: float
     warmup: int
     learning: bool
+    log_loss: float
+    exclusive: bool
     ranks: Ranks
 
 
@@ -62,11 +66,25 @@ class PassCounts(NamedTuple):
         sums: see `Sums`.
         squares: `[L]`, weighted squares of the scores' distances from a mean.
         gradient: `[B, L]`, of the total cost by the scores.
+        log_loss: `[L]`, cost of the log-loss of each label; None where it was not asked for.
     """
 
     sums: Sums
     squares: Tensor
     gradient: Tensor
+    log_loss: Tensor | None = None
+
+
+class LogLossCosts(NamedTuple):
+    """What the log-loss of an entry is multiplied by, each `[L]`.
+
+    Attributes:
+        positive: where the label is 1.
+        negative: where the label is 0; None where that is 0, as the cross-entropy of exclusive classes has it.
+    """
+
+    positive: Tensor
+    negative: Tensor | None
 
 
 def exact_drives(state: State, rules: LossRules) -> bool | Tensor:
@@ -86,14 +104,16 @@ def torch_step(run: "Pass", anchors: Anchors) -> tuple[Tensor, Tensor]:
     u_cost, v_cost, share = _costs(anchors, multipliers, units)
     counts_for = state.counts_for(units.active, exact_drives(state, rules)) if rules.learning else None
     errors = counts_for is not None and bool(counts_for.any())
-    counts = run.count(anchors, u_cost, v_cost, errors)
-    sums, squares = _summed(rules.ranks, counts)
+    counts = _counted(run, anchors, u_cost, v_cost, units, errors)
+    sums, squares, log_loss = _summed(rules.ranks, counts)
 
     # In place from here on, and let go of early: what is `[K, L]` adds up beside the gradient.
     positives = census[1] * units.u
     lagrangian = (sums.positive_loss * u_cost).addcmul_(sums.negative_loss, v_cost)
     lagrangian.addcmul_(multipliers, share * anchors.width * anchors.largest_room(positives), value=-1)
     value = lagrangian.sum()
+    if log_loss is not None:
+        value = log_loss.sum() + (1 - rules.log_loss) * value
     del lagrangian
     if counts_for is None:
         return value, counts.gradient
@@ -147,9 +167,22 @@ def _costs(anchors: Anchors, multipliers: Tensor, units: _Units) -> tuple[Tensor
     return u_cost.mul_(share * units.u), v_cost.mul_(share * units.v), share
 
 
-def _summed(ranks: Ranks, counts: PassCounts) -> tuple[Sums, Tensor]:
-    """The sums of a pass over all ranks, in one message."""
+def _counted(run: "Pass", anchors: Anchors, u_cost: Tensor, v_cost: Tensor, units: _Units, errors: bool) -> PassCounts:
+    """The pass, with log-loss beside the aim where the rules have a share for it."""
+    share, exclusive = run.rules.log_loss, run.rules.exclusive
+    if share == 0:
+        return run.count(anchors, u_cost, v_cost, errors)
+    cost = units.active / units.weight * (share if exclusive else share / len(units.weight))
+    log_costs = LogLossCosts(cost, None if exclusive else cost)
+    # Only the gradient is shared out: thresholds are learned from the aim alone, at any share.
+    return run.count_with_log_loss(anchors, (1 - share) * u_cost, (1 - share) * v_cost, errors, log_costs)
+
+
+def _summed(ranks: Ranks, counts: PassCounts) -> tuple[Sums, Tensor, Tensor | None]:
+    """Sums, squares and log-loss of a pass over all ranks, in one message."""
+    sums, squares, _, log_loss = counts
     if ranks.size == 1:
-        return counts.sums, counts.squares
-    together = ranks.sum(torch.cat([*counts.sums, counts.squares.unsqueeze(0)]))
-    return Sums(*together[:-1].unflatten(0, (len(counts.sums), -1))), together[-1]
+        return sums, squares, log_loss
+    extra = torch.stack([squares] if log_loss is None else [squares, log_loss])
+    together, extra = ranks.sum(torch.cat([*sums, extra])).split([len(sums) * len(sums[0]), len(extra)])
+    return Sums(*together.unflatten(0, (len(sums), -1))), extra[0], None if log_loss is None else extra[1]

@@ -14,12 +14,13 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from aimfor.loss._batch import LARGEST_SCORE, Batch, valid_ones, valid_positions, valid_scores, valid_weights
 from aimfor.loss._state import State
-from aimfor.loss._step import LossRules, PassCounts, Sums
+from aimfor.loss._step import LogLossCosts, LossRules, PassCounts, Sums
 from aimfor.loss._surrogates import Surrogate
-from aimfor.loss.engines._fused_curves import CURVES, Piece, weighted
+from aimfor.loss.engines._fused_curves import CURVES, Piece, log_loss_of_piece, weighted
 from aimfor.loss.engines._ladder import LadderPass
 from aimfor.loss.engines._protocol import CountingEngine
 from aimfor.loss.engines._reference import mean_between
@@ -72,11 +73,6 @@ class Listed(NamedTuple):
     mask: Tensor | None
     ones: Tensor
     columns: Tensor
-
-
-def count_fused(batch: Batch, *arguments, errors: bool) -> PassCounts:
-    """`count` for a batch that is not listed yet."""
-    return count(listed(batch), *arguments, errors=errors)
 
 
 def listed(batch: Batch) -> Listed:
@@ -150,6 +146,7 @@ def count(
     score_mean: Tensor,
     *,
     errors: bool = True,
+    log_costs: LogLossCosts | None = None,
 ) -> PassCounts:
     """The pass over a batch that has been through the census; see `_reference.count`."""
     shape = 3 if errors else 2, *thresholds.shape  # loss, slope, error
@@ -158,6 +155,7 @@ def count(
     positives = (_exact_zeros if many else _zeros)(batch, *shape)
     # Positives first, while there is no gradient yet: what they need of memory does not come on top of it.
     ones = _add_positives(batch, thresholds, positive_cost, surrogate, sharpness, positives)
+    log_loss = None if log_costs is None else _add_positive_log_loss(batch, log_costs.positive, ones)
     squares, gradient = _negatives(batch, score_mean)
     thresholds, cost = thresholds.to(squares), negative_cost.to(squares)
     sharpness = None if sharpness is None else sharpness.to(squares)
@@ -168,14 +166,19 @@ def count(
         piece = Piece(gradient[rows, labels], _weights(batch, rows, labels)[0], *room)
         sharp = None if sharpness is None else sharpness[labels]
         sums = negatives[number % len(negatives), :, :, labels]
+        beside = None
+        if log_costs is not None and log_costs.negative is not None and log_loss is not None:
+            beside = log_loss_of_piece(piece, log_costs.negative[labels], log_loss[labels])
         _count_negatives(piece, thresholds[:, labels], middle[labels], cost[:, labels], surrogate, sharp, sums)
+        if beside is not None:
+            piece.entries.add_(beside)
     gradient.view(-1).scatter_(0, batch.ones, ones)
     positives = positives.to(gradient)
     total = negatives.sum(0) if len(negatives) > 1 else negatives[0]
     total[1].neg_()  # slopes in the margin, which falls as the score rises
     found = zip(positives, total, strict=True)
     not_counted = [] if errors else 2 * [squares.new_zeros(()).expand_as(thresholds)]
-    return PassCounts(Sums(*(sums for pair in found for sums in pair), *not_counted), squares, gradient)
+    return PassCounts(Sums(*(sums for pair in found for sums in pair), *not_counted), squares, gradient, log_loss)
 
 
 def _negative_weight(batch: Listed) -> Tensor:
@@ -248,6 +251,20 @@ def _add_some_positives(
     slope = surrogate.slope(margin)
     slope = add(sums[1], slope if sharp is None else slope.mul_(sharp))
     return slope.mul_(of_ones(cost)).sum(0)
+
+
+def _add_positive_log_loss(batch: Listed, cost: Tensor, gradient: Tensor) -> Tensor:
+    """Add the gradient of the positives' log-loss to theirs, `[P]`; gives the cost of each label, `[L]`."""
+    total = _exact_zeros(batch, len(cost))
+    at_once = POSITIVE_PIECES * _size(batch)
+    parts = (some.split(at_once) for some in (batch.ones, batch.columns, gradient))
+    for ones, columns, own in zip(*parts, strict=True):
+        scores, costs = _at(batch.scores, ones).to(gradient), cost.to(gradient).index_select(0, columns)
+        if batch.weights is not None:
+            costs.mul_(_at(batch.weights.expand_as(batch.scores), ones))
+        total.index_add_(0, columns, F.softplus(-scores).mul_(costs).to(total.dtype))
+        own.addcmul_(torch.sigmoid(-scores), costs, value=-1.0)
+    return total.to(gradient)
 
 
 def _count_negatives(

@@ -244,3 +244,18 @@ CURVES: dict[Surrogate, type[SurrogateCurve]] = {
 def weighted(terms: Tensor, weights: Tensor | None) -> Tensor:
     """The terms times their weights; writes over them."""
     return terms if weights is None else terms.mul_(weights)
+
+
+def log_loss_of_piece(piece: Piece, cost: Tensor, total: Tensor) -> Tensor:
+    """Add the log-loss of the negatives of a piece, times its cost, to the total of their labels; gives its gradient.
+
+    It is the log surrogate at threshold 0, times log 2, by which that is divided to be a bound. Writes over the room
+    and the scores of the piece.
+    """
+    one_anchor = piece._replace(room=piece.room if piece.room.ndim == 3 else piece.room[:, 0])
+    piece.scores.copy_(piece.entries)
+    cost = cost.to(piece.scores)
+    curve = Log(one_anchor, torch.zeros_like(cost).unsqueeze(0))
+    gradient = weighted(curve.slope(0), piece.weights) * cost
+    total.addcmul_(curve.loss().sum(-2), cost, value=math.log(2))
+    return gradient

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from aimfor.aims import Anchors
 from aimfor.loss._state import SMALLEST_DEVIATION, State
-from aimfor.loss._step import LossRules, PassCounts, Sums
+from aimfor.loss._step import LogLossCosts, LossRules, PassCounts, Sums
 from aimfor.loss._surrogates import HINGE, Surrogate
 from aimfor.loss.engines._protocol import Pass
 
@@ -25,6 +25,7 @@ class CountOneSurrogate(Protocol):
         score_mean: Tensor,
         *,
         errors: bool,
+        log_costs: LogLossCosts | None,
     ) -> PassCounts: ...
 
 
@@ -36,11 +37,22 @@ class LadderPass(Pass):
         self._count_one = count_one
 
     def count(self, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor, errors: bool) -> PassCounts:
+        return self.count_with_log_loss(anchors, positive_cost, negative_cost, errors, None)
+
+    def count_with_log_loss(
+        self,
+        anchors: Anchors,
+        positive_cost: Tensor,
+        negative_cost: Tensor,
+        errors: bool,
+        log_costs: LogLossCosts | None,
+    ) -> PassCounts:
         state, surrogate = self.state, self.rules.surrogate
+        asked = {"errors": errors, "log_costs": log_costs}
 
         def on(surrogate: Surrogate, sharpness: Tensor | None = None) -> PassCounts:
             costs = positive_cost, negative_cost
-            return self._count_one(state.thresholds, *costs, surrogate, sharpness, state.score_mean, errors=errors)
+            return self._count_one(state.thresholds, *costs, surrogate, sharpness, state.score_mean, **asked)
 
         if surrogate.sharpness is None:
             return on(surrogate)
@@ -55,4 +67,5 @@ class LadderPass(Pass):
         if hinge is None:
             return tight
         sums = Sums(*(torch.where(warming, *pair) for pair in zip(hinge.sums, tight.sums, strict=True)))
-        return PassCounts(sums, tight.squares, torch.where(warming, hinge.gradient, tight.gradient))
+        gradient = torch.where(warming, hinge.gradient, tight.gradient)
+        return PassCounts(sums, tight.squares, gradient, tight.log_loss)

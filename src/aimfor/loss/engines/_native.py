@@ -24,7 +24,7 @@ from aimfor.loss._batch import (
     valid_weights,
 )
 from aimfor.loss._state import State
-from aimfor.loss._step import LossRules, PassCounts, Sums
+from aimfor.loss._step import LogLossCosts, LossRules, PassCounts, Sums
 from aimfor.loss._surrogates import LEAK, Surrogate
 from aimfor.loss.engines import _native_library as native_library
 from aimfor.loss.engines._native_library import (
@@ -119,13 +119,20 @@ class NativePass(Pass):
 
     def step(self, anchors: Anchors) -> tuple[Tensor, Tensor]:
         """The whole step in the library; ranks add up their sums first, which the step in torch does."""
-        return super().step(anchors) if self.rules.ranks.size > 1 else self._run(anchors, None, None)
+        return super().step(anchors) if self.rules.ranks.size > 1 else self._run(anchors)
 
     def count(self, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor, errors: bool) -> PassCounts:
         """The pass alone; the library finds the costs and whether it counts errors from the table and the state."""
-        sums, squares = _empty(len(Sums._fields), *self._buffers.shape), _empty(self._num_labels)
-        _, gradient = self._run(anchors, sums.data_ptr(), squares.data_ptr())
-        return PassCounts(Sums(*sums), squares, gradient)
+        sums, beside = _empty(len(Sums._fields), *self._buffers.shape), _empty(2, self._num_labels)
+        squares, log_loss = beside
+        _, gradient = self._run(anchors, sums.data_ptr(), squares.data_ptr(), log_loss.data_ptr())
+        return PassCounts(Sums(*sums), squares, gradient, log_loss if self.rules.log_loss else None)
+
+    def count_with_log_loss(
+        self, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor, errors: bool, log_costs: LogLossCosts
+    ) -> PassCounts:
+        """The same: the library finds the costs of log-loss too."""
+        return self.count(anchors, positive_cost, negative_cost, errors)
 
     def _take_census(self) -> None:
         """Check every value and count the batch; see `_reference.census`."""
@@ -161,7 +168,9 @@ class NativePass(Pass):
     def _shown_as_float(self, name: str) -> bool:
         return name != "labels" or (self.labels is not None and self.labels.is_floating_point())
 
-    def _run(self, anchors: Anchors, sums: int | None, squares: int | None) -> tuple[Tensor, Tensor]:
+    def _run(
+        self, anchors: Anchors, sums: int | None = None, squares: int | None = None, log_loss: int | None = None
+    ) -> tuple[Tensor, Tensor]:
         value, gradient = torch.empty_like(_SCALAR), _empty(*self.scores.shape, dtype=self.scores.dtype)
         _done(
             library().aimfor_step(
@@ -175,6 +184,7 @@ class NativePass(Pass):
                 value.data_ptr(),
                 sums,
                 squares,
+                log_loss,
             )
         )
         return value, gradient
@@ -182,7 +192,14 @@ class NativePass(Pass):
 
 @lru_cache(maxsize=64)  # to fill a record takes as long as to count a small batch
 def _rules_record(
-    surrogate: Surrogate, exact: bool, dual_rate: float, threshold_rate: float, warmup: int, learning: bool
+    surrogate: Surrogate,
+    exact: bool,
+    dual_rate: float,
+    threshold_rate: float,
+    warmup: int,
+    learning: bool,
+    log_loss: float,
+    exclusive: bool,
 ) -> RulesRecord:
     """What the library has to know of a loss."""
     return RulesRecord(
@@ -190,6 +207,7 @@ def _rules_record(
         threshold_rate=threshold_rate,
         sharpness=1.0 if surrogate.sharpness is None else surrogate.sharpness,
         leak=LEAK,
+        log_loss=log_loss,
         forget=state_rules.FORGET,
         forget_slope=state_rules.FORGET_SLOPE,
         progress=state_rules.PROGRESS,
@@ -206,6 +224,7 @@ def _rules_record(
         tight=not surrogate.convex,
         exact=exact,
         learning=learning,
+        exclusive=exclusive,
         look_every=state_rules.LOOK_EVERY,
         count_every=state_rules.COUNT_EVERY,
     )

@@ -78,12 +78,12 @@ class RulesRecord(Structure):
     """Options of a loss and constants of its state, as the library reads them."""
 
     _fields_ = (
-        *((name, c_float) for name in ("dual_rate", "threshold_rate", "sharpness", "leak")),
+        *((name, c_float) for name in ("dual_rate", "threshold_rate", "sharpness", "leak", "log_loss")),
         *((name, c_float) for name in ("forget", "forget_slope", "progress", "max_multiplier", "longest_count")),
         *((name, c_float) for name in ("smallest_size", "smallest_deviation", "rounding", "outlying", "mean_rounding")),
         ("nearest_to_ends", c_float),
         ("warmup", c_int64),
-        *((name, c_int32) for name in ("surrogate", "tight", "exact", "learning")),
+        *((name, c_int32) for name in ("surrogate", "tight", "exact", "learning", "exclusive")),
         *((name, c_int32) for name in ("look_every", "count_every")),
     )
 
@@ -213,5 +213,5 @@ def _loaded(path: Path) -> ctypes.CDLL:
     loaded.aimfor_observe.argtypes = (StateRecord, pointer, c_int64, c_int64, POINTER(RulesRecord), pointer)
     loaded.aimfor_observe.restype = None
     records = c_char_p, StateRecord, POINTER(RulesRecord)
-    loaded.aimfor_step.argtypes = (c_char_p, pointer, c_int64, *records, *[pointer] * 4)
+    loaded.aimfor_step.argtypes = (c_char_p, pointer, c_int64, *records, *[pointer] * 5)
     return loaded

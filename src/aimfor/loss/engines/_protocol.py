@@ -7,13 +7,15 @@ An engine counts the sums of a batch. Everything else has a default in torch, so
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 
+import torch
 from torch import Tensor
 
 from aimfor.aims import Anchors
 from aimfor.loss._batch import Batch
 from aimfor.loss._state import State
-from aimfor.loss._step import LossRules, PassCounts, torch_step
+from aimfor.loss._step import LogLossCosts, LossRules, PassCounts, torch_step
 from aimfor.loss._surrogates import Surrogate
+from aimfor.loss.engines._entries import add_log_loss_, entries
 
 
 class Pass(ABC):
@@ -23,12 +25,14 @@ class Pass(ABC):
     gives the priors, from which the table of the aim is made. 3. `step` gives value and gradient.
 
     Attributes:
+        batch: the batch, which the loss puts here.
         state: the state of the loss.
         rules: how the loss takes the batch.
         census: `[3, L]`, weights of negatives and of positives, weighted mean of scores.
         counted_priors: `[L]`, known after `observe_`.
     """
 
+    batch: Batch
     state: State
     rules: LossRules
     census: Tensor
@@ -55,6 +59,15 @@ class Pass(ABC):
             negative_cost: `[K, L]`, weight of negative_loss in that total.
             errors: whether false negatives and false positives are needed; else they may be anything.
         """
+
+    def count_with_log_loss(
+        self, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor, errors: bool, log_costs: LogLossCosts
+    ) -> PassCounts:
+        """`count`, and the gradient and cost of log-loss with it. An engine may replace this by one pass for both."""
+        counts = self.count(anchors, positive_cost, negative_cost, errors)
+        gradient = counts.gradient.to(torch.promote_types(counts.gradient.dtype, torch.float32))
+        log_loss = add_log_loss_(gradient, entries(self.batch), log_costs)
+        return counts._replace(gradient=gradient, log_loss=log_loss)
 
 
 class CountingEngine(ABC):

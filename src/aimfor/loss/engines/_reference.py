@@ -6,31 +6,17 @@ the scores. Anchors are visited one by one, so that a `[B, L, K]` tensor never e
 """
 
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from aimfor.loss._batch import Batch, Positives, every_entry, valid_positions, valid_scores, valid_weights
+from aimfor.loss._batch import Batch
 from aimfor.loss._state import State
-from aimfor.loss._step import LossRules, PassCounts, Sums
+from aimfor.loss._step import LogLossCosts, LossRules, PassCounts, Sums
 from aimfor.loss._surrogates import Surrogate
+from aimfor.loss.engines._entries import Entries, add_log_loss_, entries
 from aimfor.loss.engines._ladder import LadderPass
 from aimfor.loss.engines._protocol import CountingEngine
-
-
-class Entries(NamedTuple):
-    """A batch entry by entry, each `[B, L]`.
-
-    Attributes:
-        scores: float32 or float64; 0 where the entry has no weight.
-        positive_weights: weight of the entry where its label is 1, else 0.
-        negative_weights: weight of the entry where its label is 0, else 0.
-    """
-
-    scores: Tensor
-    positive_weights: Tensor
-    negative_weights: Tensor
 
 
 class ReferenceEngine(CountingEngine):
@@ -44,23 +30,6 @@ class ReferenceEngine(CountingEngine):
     @torch.no_grad()
     def begin(self, batch: Batch, state: State, rules: LossRules) -> LadderPass:
         return LadderPass(state, rules, census(batch), partial(count, batch))
-
-
-def entries(batch: Batch) -> Entries:
-    """Check every value of a batch and write it out entry by entry."""
-    scores = batch.scores.detach()
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    weights = _entry_weights(batch.mask, batch.weights, scores)
-    present = weights != 0
-    scores = torch.where(present, scores, 0.0)
-    valid_scores(scores)
-    labels = batch.labels
-    if isinstance(labels, Positives):
-        labels = _dense(valid_positions(labels, scores.shape[1]), scores)
-    labels = torch.where(present, labels, 0)
-    positive = labels == 1
-    every_entry("labels", labels, positive | (labels == 0))
-    return Entries(scores, weights * positive, weights * ~positive)
 
 
 def census(batch: Batch) -> Tensor:
@@ -91,16 +60,18 @@ def count(
     score_mean: Tensor,
     *,
     errors: bool = True,
+    log_costs: LogLossCosts | None = None,
 ) -> PassCounts:
     """The pass over a batch that has been through the census; see `sums_and_gradient` for most arguments, and take
     `score_mean`, `[L]`, for what the squares are measured from. False positives and negatives are asked for by
-    `errors`; otherwise they may be anything."""
+    `errors`; otherwise they may be anything. Log-loss is asked for by its costs."""
     checked = entries(batch)
     b, u_cost, v_cost = (part.to(checked.scores) for part in (thresholds, positive_cost, negative_cost))
     sums, gradient = sums_and_gradient(checked, b, u_cost, v_cost, surrogate, sharpness)
     distance = checked.scores - score_mean.to(checked.scores)
     weights = checked.positive_weights + checked.negative_weights
-    return PassCounts(sums, (weights * distance.square()).sum(0), gradient)
+    log_loss = None if log_costs is None else add_log_loss_(gradient, checked, log_costs)
+    return PassCounts(sums, (weights * distance.square()).sum(0), gradient, log_loss)
 
 
 def sums_and_gradient(
@@ -151,19 +122,3 @@ def sums_and_gradient(
         for which, term in enumerate(terms):
             torch.sum(term, 0, out=sums[which, anchor])
     return Sums(*sums), gradient
-
-
-def _entry_weights(mask: Tensor | None, weights: Tensor | None, scores: Tensor) -> Tensor:
-    """The weight of each entry, 0 where it is absent."""
-    if weights is None:
-        entry_weights = torch.ones_like(scores)
-    else:
-        valid_weights(weights, mask)
-        entry_weights = weights.to(scores).expand_as(scores)
-    return entry_weights if mask is None else torch.where(mask, entry_weights, 0.0)
-
-
-def _dense(positives: Positives, scores: Tensor) -> Tensor:
-    rows = torch.repeat_interleave(positives.starts.diff())
-    dense = torch.zeros_like(scores)
-    return dense.index_put_((rows, positives.columns), scores.new_ones(()), accumulate=True)

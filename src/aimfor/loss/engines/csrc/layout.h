@@ -48,10 +48,10 @@ inline std::string layout() {
 #undef F
 #define F(name) AIMFOR_FIELD(Rules, name)
     text += line("Rules", sizeof(Rules), {
-        F(dual_rate), F(threshold_rate), F(sharpness), F(leak), F(forget), F(forget_slope), F(progress),
-        F(max_multiplier), F(longest_count), F(smallest_size), F(smallest_deviation), F(rounding), F(outlying),
-        F(mean_rounding), F(nearest_to_ends), F(warmup), F(surrogate), F(tight), F(exact), F(learning), F(look_every),
-        F(count_every)});
+        F(dual_rate), F(threshold_rate), F(sharpness), F(leak), F(log_loss), F(forget), F(forget_slope),
+        F(progress), F(max_multiplier), F(longest_count), F(smallest_size), F(smallest_deviation), F(rounding), F(outlying),
+        F(mean_rounding), F(nearest_to_ends), F(warmup), F(surrogate), F(tight), F(exact), F(learning),
+        F(exclusive), F(look_every), F(count_every)});
 #undef F
     return text;
 }

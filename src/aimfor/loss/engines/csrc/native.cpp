@@ -261,10 +261,11 @@ void aimfor_observe(
 }
 
 // The pass over a batch that has been through the census: gradient of the scores and, where sums_out is null, value and
-// step of the state; else the sums [6, K, L] and squares [L] alone. Returns 0, or -1 where memory ran out.
+// step of the state; else the sums [6, K, L], squares [L] and cost of log-loss [L] alone. Returns 0, or -1 where memory
+// ran out.
 int32_t aimfor_step(
     const Batch* batch, const float* census, int64_t anchor_count, const Table* table, const State* state,
-    const Rules* rules, void* gradient, float* value, float* sums_out, float* squares_out
+    const Rules* rules, void* gradient, float* value, float* sums_out, float* squares_out, float* log_loss_out
 ) try {
     const Loader load_tile(*batch);
     const int anchors = static_cast<int>(anchor_count);
@@ -273,10 +274,11 @@ int32_t aimfor_step(
     const int threads = threads_for(*batch, anchors);
     std::vector<double> values(tasks.tiles, 0.0);
     const bool past_cache = batch->rows * batch->labels >= LARGE_GRADIENT;
+    const Blend blend = {1.0f - rules->log_loss, rules->log_loss > 0.0f, rules->exclusive != 0};
 
     auto pass = [&](const Place& place, Scratch& scratch) {
         load_tile(place, scratch.tile);
-        Pass(scratch, place.labels, anchors, rules->leak)(place.rows, Ahead{problem, place});
+        Pass(scratch, place.labels, anchors, rules->leak, blend)(place.rows, Ahead{problem, place});
         if (batch->score_type == FLOAT32) {
             store_gradient(scratch.tile, place, static_cast<float*>(gradient), batch->labels, past_cache);
         } else {
@@ -294,11 +296,12 @@ int32_t aimfor_step(
                 sums_out[row * batch->labels + at] = columns.sums[row * TILE + label];
             }
             squares_out[at] = columns.squares()[label];
+            if (blend.has_log_loss) log_loss_out[at] = columns.log_cost[label] * columns.log_loss()[label];
         }
     };
 
     // The sums of ROWS rows stay in float; of more they are added up in double precision.
-    const int64_t length = (SUMS * anchor_count + 1) * TILE;
+    const int64_t length = Columns::sums_of_a_tile(anchor_count);
     auto add_up = [&](int64_t task, Scratch& scratch, double* part) {
         tasks.for_each_place(task, [&](const Place& place) {
             pass(place, scratch);

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "surrogates.h"
+#include "log_loss.h"
 
 namespace aimfor {
 
@@ -22,16 +22,20 @@ struct Columns {
     std::vector<float> thresholds, u_cost, v_cost;
     float sharpness[TILE], score_mean[TILE];
     float counts_for[TILE];  // batches for which this one's errors stand; 0 where they are not needed
+    float log_cost[TILE];    // of log-loss
     int32_t surrogate[TILE];
-    std::vector<float> sums;  // [SUMS, K, TILE] and, after them, [TILE] squares of distances from the mean score
+    // [SUMS, K, TILE] and, after them, [TILE] squares of distances from the mean score and [TILE] log-loss
+    std::vector<float> sums;
 
     void resize(int anchors) {
         for (auto* one : {&thresholds, &u_cost, &v_cost}) one->resize(anchors * TILE);
-        sums.resize((SUMS * anchors + 1) * TILE);
+        sums.resize(sums_of_a_tile(anchors));
     }
     float* sum(int which, int anchor) { return sums.data() + which * thresholds.size() + anchor * TILE; }
     const float* sum(int which, int anchor) const { return const_cast<Columns*>(this)->sum(which, anchor); }
+    static size_t sums_of_a_tile(int64_t anchors) { return (SUMS * anchors + 2) * TILE; }
     float* squares() { return sum(SUMS, 0); }
+    float* log_loss() { return squares() + TILE; }
 
     // Of the first labels alone, up to a whole vector: most of a tile may not be there.
     void add_to(double* totals, int labels) const {
@@ -41,6 +45,14 @@ struct Columns {
     }
     static int whole_vectors(int labels) { return (labels + LANES - 1) / LANES * LANES; }
     const float* squares() const { return sum(SUMS, 0); }
+    const float* log_loss() const { return squares() + TILE; }
+};
+
+// How the gradient is shared out between the aim and log-loss.
+struct Blend {
+    float aim;            // share of the aim
+    bool has_log_loss;    // whether there is another
+    bool positives_only;  // of log-loss, as in the cross-entropy of exclusive classes
 };
 
 // Kept from call to call by every thread: to get fresh memory costs more than a small batch.
@@ -126,8 +138,9 @@ void run(int surrogate, const Strip& strip, const Setting& setting, VectorSum* s
 // The pass over one tile.
 class Pass {
   public:
-    Pass(Scratch& scratch, int labels, int anchors, float leak)
-        : scratch(scratch), tile(scratch.tile), columns(scratch.columns), labels(labels), anchors(anchors), leak(leak) {}
+    Pass(Scratch& scratch, int labels, int anchors, float leak, Blend blend)
+        : scratch(scratch), tile(scratch.tile), columns(scratch.columns), labels(labels), anchors(anchors), leak(leak),
+          blend(blend) {}
 
     // Before each LANES labels (or each one label) calls `list_ahead` with the first of them, for what to fetch meanwhile.
     template <class Callback>
@@ -148,6 +161,7 @@ class Pass {
     Columns& columns;
     const int labels, anchors;
     const float leak;
+    const Blend blend;
 
     // One side of LANES labels or, where there are fewer, of one. For positives thresholds turn round with the scores.
     template <bool NEGATIVES>
@@ -171,7 +185,7 @@ class Pass {
             if (!bits(on_it)) continue;
             const std::vector<float>& costs = NEGATIVES ? columns.v_cost : columns.u_cost;
             for (int anchor = 0; anchor < anchors; ++anchor) {
-                scratch.costs[anchor] = where(on_it, lanes(costs.data() + anchor * TILE, label));
+                scratch.costs[anchor] = where(on_it, blend.aim * lanes(costs.data() + anchor * TILE, label));
             }
             scratch.costs[anchors] = Floats{};
             const Setting setting = {scratch.thresholds.data(), scratch.costs.data(), scratch.factors.data(),
@@ -193,6 +207,10 @@ class Pass {
         }
         const Floats squares = squares_around(strip, sign * lanes(columns.score_mean, label));
         put(columns.squares(), label, squares, !NEGATIVES);
+        if (!blend.has_log_loss || (NEGATIVES && blend.positives_only)) return;
+        const Floats cost = lanes(columns.log_cost, label);
+        const Floats loss = tile.weighted ? log_loss<true>(strip, cost) : log_loss<false>(strip, cost);
+        put(columns.log_loss(), label, loss, !NEGATIVES && !blend.positives_only);
     }
 
     // What belongs to the lanes of a strip: that of LANES labels, or LANES times that of one.

@@ -39,6 +39,7 @@ struct State {
 // Options of the loss and constants of _state.py.
 struct Rules {
     float dual_rate, threshold_rate, sharpness, leak;
+    float log_loss;  // share of log-loss in value and gradient
     float forget, forget_slope, progress, max_multiplier, longest_count, smallest_size, smallest_deviation, rounding;
     float outlying, mean_rounding, nearest_to_ends;
     int64_t warmup;
@@ -46,6 +47,7 @@ struct Rules {
     int32_t tight;      // reached by a ladder from the hinge
     int32_t exact;      // 0-1 rates drive the multipliers
     int32_t learning;   // whether the state moves
+    int32_t exclusive;  // labels are exclusive classes, of which log-loss is the cross-entropy
     int32_t look_every;   // batches of a label between two looks for constraints that cannot be met
     int32_t count_every;  // the same for its errors, where they are not needed in every one; a power of two
 };
@@ -232,6 +234,9 @@ class Group {
         counts_for = rules.learning ? where(active, for_batches) : Floats{};
         counts = bits(counts_for > 0.0f) != 0;
         store(columns.counts_for + label, counts_for);
+        const float labels = rules.exclusive ? 1.0f : static_cast<float>(problem.batch.labels);
+        log_cost = where(active, rules.log_loss / (labels * weight));
+        store(columns.log_cost + label, log_cost);
         store(columns.score_mean + label, get(state.score_mean + first));
     }
 
@@ -260,6 +265,7 @@ class Group {
             for (int lane = 0; lane < used; ++lane) state.steps[first + lane] -= active[lane];
         }
         threshold_step = where(active, rules.threshold_rate * root(spread));
+        if (rules.log_loss > 0.0f) log_loss = log_cost * load(columns.log_loss() + label);
     }
 
     // Adds the value at one anchor; where the loss is learning, one step of the state there, as in State.learn_.
@@ -324,7 +330,7 @@ class Group {
     }
 
     // Of the labels at all anchors, once they have learned.
-    float value() const { return total(where(active, values)); }
+    float value() const { return total(where(active, (1.0f - problem.rules.log_loss) * values + log_loss)); }
 
   private:
     // State._look_
@@ -345,13 +351,13 @@ class Group {
     int used;
     Ints active;
     Floats weight, u_unit, v_unit, positives_came, negatives_came;
-    Floats total_cost = {}, share, counts_for = {};  // from the weighing
+    Floats total_cost = {}, share, counts_for = {}, log_cost;  // from the weighing
     Ints steps, exact_drives = {}, due = {};
     bool counts;  // errors of some label
     Ints looking = {};
     bool looks;  // at some label
     Floats forget, forget_slope, positives, exact_positives, threshold_step;  // from the start of learning
-    Floats values = {};  // from learning
+    Floats values = {}, log_loss = {};  // from learning
 
     Floats get(const float* from) const { return FULL ? load(from) : load(from, used); }
     void set(float* to, Floats value) const { FULL ? store(to, value) : store(to, value, used); }
