@@ -6,8 +6,9 @@ import contextlib
 import os
 import secrets
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -18,6 +19,22 @@ MOST_BYTES = 8 * 2**30
 # Not on Windows, where making a link takes a right that few users have.
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 BINARY = getattr(os, "O_BINARY", 0)
+
+
+class OtherPath(ABC):
+    """A path that is not on this machine. The functions below ask it to read and to write by itself."""
+
+    @abstractmethod
+    def read_whole(self, most: int) -> bytes:
+        """As `read_bytes`."""
+
+    @abstractmethod
+    def write_whole(self, data: bytes) -> None:
+        """As `write_bytes`."""
+
+    @abstractmethod
+    def replaced_when_whole(self) -> AbstractContextManager[IO[bytes]]:
+        """As the function of that name."""
 
 
 def create(path: str | os.PathLike[str]) -> IO[bytes]:
@@ -31,6 +48,10 @@ def replaced_when_whole(path: Path) -> Iterator[IO[bytes]]:
 
     A link of the name `path` is replaced, and what it points to stays as it is.
     """
+    if isinstance(path, OtherPath):
+        with path.replaced_when_whole() as file:
+            yield file
+        return
     part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}")
     try:
         with create(part) as file:
@@ -56,6 +77,9 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
     Raises:
         ModelFileError: where it cannot be written, with the reason.
     """
+    if isinstance(path, OtherPath):
+        path.write_whole(data)
+        return
     path = Path(path)
     part = path.with_name(f".{path.name}.part")
     try:
@@ -84,6 +108,8 @@ def read_bytes(path: Path, most: int) -> bytes:
         ModelFileError: where it cannot be read, with the reason.
     """
     most = min(most, MOST_BYTES)
+    if isinstance(path, OtherPath):
+        return path.read_whole(most)
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             raise ModelFileError(f"{path} is a link, a folder or a device, not a file")
@@ -101,7 +127,7 @@ def read_bytes(path: Path, most: int) -> bytes:
 
 def sync_folder(folder: Path) -> None:
     """Bring a folder's new names to the disk, where folders can be opened."""
-    if os.name == "posix":
+    if os.name == "posix" and not isinstance(folder, OtherPath):
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
