@@ -20,6 +20,7 @@ WORKERS ?= 2
 
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 RIVALS := $(VENV)-rivals
+S3 := $(VENV)-s3
 # Two workers with one thread each are faster than one worker with two: most tensors in the tests are small.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
@@ -29,10 +30,10 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist workste
 demo: $(VENV)/.installed-demo
 	$(BIN)/python -m aimfor demo --out demo
 
-test: $(VENV)/.installed-dev $(VENV)/.browser
+test: $(VENV)/.installed-dev $(VENV)/.browser $(S3)/.installed
 	$(PYTEST)
 
-slow: $(VENV)/.installed-dev $(VENV)/.browser $(VENV)/.postgresql
+slow: $(VENV)/.installed-dev $(VENV)/.browser $(VENV)/.postgresql $(S3)/.installed
 	$(PYTEST) -m slow
 
 bench: $(VENV)/.installed-dev
@@ -65,7 +66,7 @@ versions: $(VENV)/.installed-dev
 	$(BIN)/python scripts/version_check.py
 
 clean:
-	rm -rf $(VENV) $(RIVALS) build dist demo docs/_build docs/gallery src/*.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(RIVALS) $(S3) build dist demo docs/_build docs/gallery src/*.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.installed-demo: pyproject.toml constraints.txt $(VENV)/.made
@@ -94,6 +95,13 @@ $(VENV)/.browser: $(VENV)/.made
 	@command -v chromedriver > /dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null \
 	  && { apt-get update -qq; apt-get install -y -qq --no-install-recommends chromium chromium-driver; } > /dev/null 2>&1; } \
 	  || echo "Chromium could not be installed: the tests of the page will be skipped"
+	touch $@
+
+# The tests of object storage talk to an S3 server. It needs an older python-dateutil than the tests, hence its own
+# environment. Where it cannot be installed, they are skipped with a reason.
+$(S3)/.installed:
+	@{ $(PYTHON) -m venv $(S3) && $(S3)/bin/python -m pip install --quiet 'moto[s3]>=5' flask flask-cors; } > /dev/null 2>&1 \
+	  || { rm -rf $(S3) && mkdir $(S3) && echo "moto could not be installed: the tests of object storage will be skipped"; }
 	touch $@
 
 # The slow tests query a PostgreSQL server of their own. Where it cannot be installed, they are skipped with a reason.

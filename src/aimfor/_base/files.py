@@ -125,6 +125,16 @@ def read_bytes(path: Path, most: int) -> bytes:
     raise ModelFileError(f"{path} has {size:,} bytes, more than the {most:,} that such a file may have")
 
 
+def is_there(path: Path) -> bool:
+    """Whether anything has this name, even a link to nothing."""
+    return path.exists() if isinstance(path, OtherPath) else os.path.lexists(path)
+
+
+def is_plain_file(path: Path) -> bool:
+    """Whether a file has this name: no link, no folder, no device."""
+    return path.is_file() if isinstance(path, OtherPath) else stat.S_ISREG(os.lstat(path).st_mode)
+
+
 def sync_folder(folder: Path) -> None:
     """Bring a folder's new names to the disk, where folders can be opened."""
     if os.name == "posix" and not isinstance(folder, OtherPath):

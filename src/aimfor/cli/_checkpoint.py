@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import safetensors.torch
@@ -14,8 +13,9 @@ import torch
 from torch import Tensor
 
 from aimfor._base.errors import ModelFileError
-from aimfor._base.files import MOST_BYTES, read_bytes, write_bytes
+from aimfor._base.files import MOST_BYTES, is_there, read_bytes, write_bytes
 from aimfor.model_folder import read_tensors
+from aimfor.tables import as_path
 
 
 class Checkpoint:
@@ -26,7 +26,7 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | os.PathLike[str]):
-        self.path = Path(path)
+        self.path = as_path(path)
 
     def save(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """Put a new checkpoint in the place of the last one.
@@ -50,7 +50,7 @@ class Checkpoint:
         Raises:
             ModelFileError: where the file is damaged.
         """
-        if not os.path.lexists(self.path):
+        if not is_there(self.path):
             return None
         data = read_bytes(self.path, MOST_BYTES)
         try:

@@ -28,6 +28,7 @@ from aimfor.cli._output import (
     told_in_one_sentence,
     warn_of,
 )
+from aimfor.tables import as_path
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -58,9 +59,12 @@ def aimfor(
 @with_job
 def fit(
     job: Any,
-    out: Annotated[Path, typer.Option(help="Model folder; an earlier model stays until the new one is whole.")] = Path(
-        "run"
-    ),
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="PATH", parser=as_path, help="Model folder; an earlier model stays until the new one is whole."
+        ),
+    ] = Path("run"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the interrupted run in --out.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -115,7 +119,9 @@ def _without_label(count: int) -> str:
 def score(
     run: RunFolder,
     data: Data,
-    out: Annotated[Path, typer.Option(help="A .csv, .tsv, .parquet or .feather file.")] = Path("scored.csv"),
+    out: Annotated[
+        Path, typer.Option(metavar="PATH", parser=as_path, help="A .csv, .tsv, .parquet or .feather file.")
+    ] = Path("scored.csv"),
     as_json: Json = False,
     ids: Annotated[list[str] | None, typer.Option("--id", help="Column to write beside the scores.")] = None,
     threshold: Annotated[float | None, typer.Option(help="Score to decide by, instead of the model's.")] = None,

@@ -21,7 +21,7 @@ from aimfor.aims import aim as read_aim
 from aimfor.cli._drift import alert_share, profile_of
 from aimfor.cli._job import Job
 from aimfor.cli._run import Run, alone_in
-from aimfor.cli._work_folder import WORK, empty, make_work_folder, remove_work_folder
+from aimfor.cli._work_folder import WORK, empty, make_work_folder, place_of_rows, remove_work_folder
 from aimfor.estimator import Classifier, fit_classifier
 from aimfor.model_folder import save_model
 from aimfor.model_kinds import Fit
@@ -101,21 +101,21 @@ def fit(job: Job, out: Path, *, command: str, resume: bool, shown: Observer) -> 
     """
     classifier, work = job.classifier(), make_work_folder(out)
     run = Run(work, shown)
-    with alone_in(work):
+    with alone_in(work), place_of_rows(work) as place:
         if not resume:
             empty(work)
         try:
-            return _fit(job, classifier, out, command, run)
+            return _fit(job, classifier, out, place, command, run)
         finally:
             # What can be taken up again stays: after a kill, a stop by hand, an error in the midst of training.
             if run.done or not run.begun_stages:
                 remove_work_folder(work)
 
 
-def _fit(job: Job, classifier: Classifier, out: Path, command: str, run: Run) -> dict[str, Any]:
+def _fit(job: Job, classifier: Classifier, out: Path, place: Path, command: str, run: Run) -> dict[str, Any]:
     started = time.monotonic()
     run.on_stage_begin("reading the data")
-    dataset = job.dataset(out / WORK)
+    dataset = job.dataset(place)
     command = job.write(out / WORK, dataset.fingerprint, command)
     _check_confidence(classifier, dataset)
     with run.interruptible():

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from aimfor.cli._output import number_or_auto, told_in_one_sentence
+from aimfor.tables import as_path
 
 # What `aimfor --help` does not need is imported where it is used: torch alone takes seconds.
 
@@ -18,7 +19,7 @@ Data = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="DATA...",
-        help="Files or a folder: CSV, TSV, JSON Lines, Parquet, Feather, Excel, LIBSVM, NPZ; a database with --sql.",
+        help="Files, a folder or s3://...: CSV, TSV, JSON Lines, Parquet, Feather, Excel, LIBSVM, NPZ; or a database.",
     ),
 ]
 Labels = Annotated[
@@ -66,7 +67,7 @@ Sql = Annotated[
 Separator = Annotated[str | None, typer.Option("--sep", help="Separator of cells; detected by default.")]
 Encoding = Annotated[str | None, typer.Option(help="Encoding of text files; detected by default.")]
 Missing = Annotated[list[str] | None, typer.Option("--na", help="Text that means a missing value, such as -999.")]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Model folder that `aimfor fit` wrote.")]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", parser=as_path, help="Model folder that `aimfor fit` wrote.")]
 
 
 # long: every option of the command is an argument of its own.
@@ -107,7 +108,7 @@ def job_options(
 ) -> Any:
     """The `Job` that the options of `fit` and `compare` ask for; None without data."""
     from aimfor.cli._job import Job
-    from aimfor.tables import is_database
+    from aimfor.tables import is_database, is_remote
 
     if not data:
         return None
@@ -130,7 +131,7 @@ def job_options(
     if hidden:
         options["hidden_layer_sizes"] = tuple(hidden)
     return Job(
-        paths=tuple(path if is_database(path) else str(Path(path).absolute()) for path in data),
+        paths=tuple(path if is_database(path) or is_remote(path) else str(Path(path).absolute()) for path in data),
         labels=tuple(label or ()),
         aim=aim,
         positive=positive,

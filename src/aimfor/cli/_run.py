@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aimfor._base.errors import ModelFileError
-from aimfor._base.files import NO_LINK
+from aimfor._base.files import NO_LINK, OtherPath
 from aimfor._base.json import json_ready
 from aimfor.cli._checkpoint import Checkpoint
 from aimfor.cli._work_folder import LOCK
@@ -30,7 +30,7 @@ SECONDS_BETWEEN = 5.0
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
     """Inside, no other run works in the folder; where one does, that is an error."""
-    if fcntl is None:
+    if fcntl is None or isinstance(folder, OtherPath):  # object storage knows no locks
         yield
         return
     # Neither emptied nor followed: where a link of this name points, someone else's file lies.

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from aimfor._base.errors import DataError
+from aimfor._base.files import OtherPath
 from aimfor.cli._drift import Drift
 from aimfor.cli._fit import aims_of
 from aimfor.cli._segments import segments_of
@@ -24,6 +25,7 @@ from aimfor.tables import (
     Matrix,
     ReadOptions,
     Table,
+    as_path,
     check_name,
     features_of,
     fitted_share,
@@ -143,9 +145,7 @@ def score(
         ids: names of columns to write beside the scores.
         threshold: to decide by instead of that of the model.
     """
-    for path in [folder, *(Path(path) for path in rows.paths if not is_database(path))]:
-        if out.exists() and path.exists() and (out.samefile(path) or out.resolve().is_relative_to(path.resolve())):
-            raise DataError(f"--out {out} would replace what is read: give another name")
+    _refuse_to_replace([folder, *(as_path(path) for path in rows.paths if not is_database(path))], out)
     scorer, count = open_scorer(folder), 0
     drift = Drift(scorer.model.preparation, scorer.data)
     columns = _column_texts(scorer, ids, threshold)
@@ -158,6 +158,18 @@ def score(
             count += features.shape[0]
     remarks = [] if isinstance(source, Matrix) else [remark._asdict() for remark in source.remarks]
     return Scored(count, columns, remarks + drift.remarks(scorer.labels))
+
+
+def _refuse_to_replace(read: Sequence[Path], out: Path) -> None:
+    """Raise if the output would be one of the files that are read, or lie among them."""
+    for path in read:
+        if isinstance(out, OtherPath) or isinstance(path, OtherPath):
+            inside = str(out) == str(path) or str(out).startswith(f"{path}/")
+        else:
+            known = out.exists() and path.exists()
+            inside = known and (out.samefile(path) or out.resolve().is_relative_to(path.resolve()))
+        if inside:
+            raise DataError(f"--out {out} would replace what is read: give another name")
 
 
 def _output(

@@ -23,11 +23,12 @@ from torch import Tensor
 
 from aimfor._base.checks import rule
 from aimfor._base.errors import ModelFileError
-from aimfor._base.files import not_written, read_bytes, sync_folder, write_bytes
+from aimfor._base.files import is_there, not_written, read_bytes, sync_folder, write_bytes
 from aimfor.estimator import Classifier
 from aimfor.model_folder._restore import restore
 from aimfor.model_folder._schema import LoadedModel, facts_of, read_facts, tensor_bytes, tensors_of, to_text
 from aimfor.model_kinds import KINDS
+from aimfor.tables import as_path
 
 FACTS, TENSORS = "model.json", "model.safetensors"
 # A larger file is refused without being read.
@@ -69,7 +70,7 @@ def save_model(
     Raises:
         ModelFileError: if the model cannot be stored as data, or the folder cannot be written.
     """
-    folder = Path(folder)
+    folder = as_path(folder)
     check_is_fitted(classifier, ["model_", "calibration_"] if classifier.calibrate else "model_")
     kind = KINDS.get(classifier.model_.kind)
     if kind is None or not kind.stored:
@@ -90,7 +91,7 @@ def save_model(
         write_bytes(waiting, data)
         write_bytes(folder / FACTS, text)
         # From here on readers get the new model, because they find its tensors under either name.
-        os.replace(waiting, folder / TENSORS)
+        waiting.replace(folder / TENSORS)
         sync_folder(folder)
     except OSError as error:
         raise not_written(folder, error) from error
@@ -107,13 +108,13 @@ def load_model(folder: str | os.PathLike[str]) -> LoadedModel:
     Raises:
         ModelFileError: if a file is missing, damaged, too large or of another kind.
     """
-    folder = Path(folder)
+    folder = as_path(folder)
     text = read_bytes(folder / FACTS, MOST_FACTS)
     with _told(f"{folder / FACTS} does not describe a model"):
         facts = read_facts(text)
     # The tensors still have their hash as name if a process was stopped just before renaming them.
     path = folder / _waiting(facts["sha256"])
-    path = path if os.path.lexists(path) else folder / TENSORS
+    path = path if is_there(path) else folder / TENSORS
     data = read_bytes(path, tensor_bytes(facts) + MOST_HEADER)
     if hashlib.sha256(data).hexdigest() != facts["sha256"]:
         raise ModelFileError(f"{path} is damaged or of another model: its hash is not the one in {FACTS}")

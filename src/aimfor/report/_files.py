@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import math
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,7 +47,7 @@ def story(folder: Path, facts: dict[str, Any], evaluations: list[Evaluation]) ->
             write_text(other, text)
         yield
         for path, other in waiting.items():
-            os.replace(other, path)
+            other.replace(path)
     finally:
         for other in waiting.values():
             other.unlink(missing_ok=True)

@@ -14,6 +14,8 @@ from ._row_columns import weights_of as weights_of
 from ._sql import is_database as is_database
 from ._sql import store_query as store_query
 from ._sql import without_password as without_password
+from ._storage import as_path as as_path
+from ._storage import is_remote as is_remote
 from ._suspicions import fitted_share as fitted_share
 from ._suspicions import hashed as hashed
 from ._table import MemoryTable as MemoryTable

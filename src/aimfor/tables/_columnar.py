@@ -10,18 +10,19 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from aimfor.tables._reading import SIZE, ReadOptions
+from aimfor.tables._storage import arrow_file
 
 
 def parquet_facts(path: Path, options: ReadOptions) -> tuple[pa.Schema, int]:
     """Names and types of the columns, and the number of rows."""
-    with pyarrow.parquet.ParquetFile(path) as file:
+    with pyarrow.parquet.ParquetFile(arrow_file(path)) as file:
         return file.schema_arrow, file.metadata.num_rows
 
 
 def parquet_pieces(path: Path, options: ReadOptions, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of these columns."""
     # A buffer, so that a row group is not read whole; it may be as large as the file.
-    with pyarrow.parquet.ParquetFile(path, buffer_size=2**20, pre_buffer=False) as file:
+    with pyarrow.parquet.ParquetFile(arrow_file(path), buffer_size=2**20, pre_buffer=False) as file:
         for piece in file.iter_batches(batch_size=SIZE, columns=list(names)):
             piece.validate(full=True)
             yield piece
@@ -46,7 +47,9 @@ def arrow_pieces(path: Path, options: ReadOptions, names: Sequence[str]) -> Iter
 def _open_arrow(path: Path) -> Any:
     with path.open("rb") as file:
         is_file = file.read(6) == b"ARROW1"  # a stream has no such mark
-    return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(pa.OSFile(str(path)))
+    return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(
+        pa.OSFile(str(path)) if isinstance(path, Path) else arrow_file(path)
+    )
 
 
 def _in_file(file: Any) -> Iterator[pa.RecordBatch]:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import codecs
 import csv
-import os
 import re
 import warnings
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.csv
 
 from aimfor._base.errors import DataError
-from aimfor.tables._reading import ReadOptions, blocks_of, one_line
+from aimfor.tables._reading import ReadOptions, blocks_of, is_gzip, one_line
+from aimfor.tables._storage import arrow_file
 
 BLOCK = 4 * 2**20  # bytes that are parsed at a time; no line may be longer
 SAMPLE = 64 * 2**10  # characters from which the separator is found out
@@ -57,7 +57,7 @@ def tsv_pieces(path: Path, options: ReadOptions, names: Sequence[str]) -> Iterat
 
 def dialect(path: Path, options: ReadOptions, usual: str) -> Dialect:
     """How a file is written, by its options and else by its contents."""
-    status = os.stat(path)
+    status = path.stat()
     return _dialect(path, options.separator, options.encoding, usual, (status.st_size, status.st_mtime_ns))
 
 
@@ -84,7 +84,7 @@ def _schema(found: Dialect) -> pa.Schema:
 def _pieces(path: Path, found: Dialect, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     # All as texts: Arrow would settle the types by the first block and fail on a later one that differs.
     yield from pyarrow.csv.open_csv(
-        path,
+        _unpacked(path),
         # One thread, as only then errors tell the row; with several the time is about the same.
         read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=BLOCK, encoding=found.encoding),
         parse_options=pyarrow.csv.ParseOptions(delimiter=found.separator, newlines_in_values=True),
@@ -92,6 +92,13 @@ def _pieces(path: Path, found: Dialect, names: Sequence[str]) -> Iterator[pa.Rec
             column_types=dict.fromkeys(names, pa.string()), include_columns=list(names), strings_can_be_null=True
         ),
     )
+
+
+def _unpacked(path: Path) -> Any:
+    # Of a file on this machine Arrow sees by its name that it is compressed.
+    if isinstance(path, Path) or not is_gzip(path):
+        return arrow_file(path)
+    return pa.CompressedInputStream(arrow_file(path), "gzip")
 
 
 # Finding out

@@ -40,7 +40,7 @@ def _rows(path: Path) -> Iterator[list[Any]]:
         from openpyxl.utils.exceptions import InvalidFileException
     except ModuleNotFoundError:
         raise DataError(f"{path}: reading Excel needs an extra: pip install 'aimfor[excel]'") from None
-    with zipfile.ZipFile(path) as archive:
+    with path.open("rb") as packed, zipfile.ZipFile(packed) as archive:
         check_unpacked(path, path.stat().st_size, sum(entry.file_size for entry in archive.infolist()))
     try:
         with warnings.catch_warnings(), path.open("rb") as file:

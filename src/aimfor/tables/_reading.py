@@ -95,7 +95,9 @@ def is_gzip(path: Path) -> bool:
 
 def open_bytes(path: Path) -> IO[bytes]:
     """Open a file for its bytes, unpacked."""
-    return gzip.open(path, "rb") if is_gzip(path) else path.open("rb")  # pyright: ignore[reportReturnType]
+    if not is_gzip(path):
+        return path.open("rb")
+    return gzip.open(path if isinstance(path, Path) else path.open("rb"), "rb")  # pyright: ignore[reportReturnType]
 
 
 def blocks_of(path: Path, size: int = 2**20) -> Iterator[bytes]:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from aimfor._base.errors import DataError
 from aimfor._base.files import create
 from aimfor.tables._reading import one_line
+from aimfor.tables._storage import is_remote
 
 SCHEMES = ("sqlite", "postgresql", "postgres")
 MOST_BATCH = 64 * 2**10  # rows that a driver may hold at a time
@@ -25,12 +26,12 @@ MOST_BATCH = 64 * 2**10  # rows that a driver may hold at a time
 
 def is_database(text: str) -> bool:
     """Whether a text is the address of a database."""
-    return re.match(r"[a-z][a-z0-9+]*://", text) is not None
+    return re.match(r"[a-z][a-z0-9+]*://", text) is not None and not is_remote(text)
 
 
 def without_password(address: str) -> str:
-    """The address of a database as it may be shown and stored."""
-    if not is_database(address):
+    """The address of a database or of object storage as it may be shown and stored."""
+    if "://" not in address:
         return address
     parts = urlsplit(address)
     if parts.password is None:

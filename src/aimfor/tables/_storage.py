@@ -47,6 +47,9 @@ def as_path(text: str | os.PathLike[str]) -> Path:
     Args:
         text: a path, or an address such as "s3://bucket/rows/".
 
+    Raises:
+        DataError: where an address names no bucket or host.
+
     Example:
         >>> as_path("file:///data/rows.csv").name
         'rows.csv'
@@ -59,6 +62,8 @@ def as_path(text: str | os.PathLike[str]) -> Path:
     parts = urlsplit(given)
     if parts.scheme == "file":
         return Path(unquote(parts.path))
+    if not parts.netloc:
+        raise DataError(f"{given} names no bucket: write {parts.scheme}://bucket/folder")
     return cast(Path, RemotePath(given))
 
 
@@ -180,9 +185,7 @@ class RemotePath(OtherPath):
         try:
             size = self.stat().st_size
             if size > most:
-                raise ModelFileError(
-                    f"{self} has {size:,} bytes, more than the {most:,} that such a file may have"
-                )
+                raise ModelFileError(f"{self} has {size:,} bytes, more than the {most:,} that such a file may have")
             with self.open() as file:
                 return file.read()
         except FileNotFoundError:

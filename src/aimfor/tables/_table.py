@@ -16,6 +16,7 @@ from aimfor._base.errors import DataError
 from aimfor.tables._formats import Format, format_of
 from aimfor.tables._matrix import Matrix, open_matrix
 from aimfor.tables._reading import SIZE, ReadOptions, fingerprint, reading
+from aimfor.tables._storage import as_path
 from aimfor.tables._text_types import Meaning, TextColumn, decimal_of
 
 pc: Any = pyarrow.compute  # its functions are made at run time, where a type checker does not see them
@@ -162,7 +163,7 @@ def open_table(paths: Sequence[str | Path], options: ReadOptions | None = None) 
     Raises:
         DataError: where a file is missing, empty, damaged or unlike the others.
     """
-    files = tuple(file for path in paths for file in _files(Path(path)))
+    files = tuple(file for path in paths for file in _files(as_path(path)))
     if not files:
         raise DataError("no data: name at least one file or folder")
     kind = format_of(files[0])
