@@ -145,6 +145,7 @@ def test_the_settings_are_those_of_the_recipe():
     assert {entry["feature_fraction"] for entry in drawn} == {0.5, 0.75, 1.0}
     assert {entry["lambda_l2"] for entry in drawn} == {0.0, 1.0, 10.0}
     assert {entry["bagging_fraction"] for entry in drawn} == {0.7, 1.0}
+    assert {entry["max_cat_to_onehot"] for entry in drawn} == {4, 2**16}
 
 
 def test_rows_that_cannot_be_split_give_a_constant():

@@ -1,5 +1,7 @@
 """Boosted trees and the default as kinds of models: trained, averaged, stored, exported, stopped and resumed."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -10,11 +12,12 @@ pytest.importorskip("lightgbm")
 
 import aimfor
 from aimfor._base.stored_rows import RowWriter, StoredRows
-from aimfor.estimator import fit_classifier
+from aimfor.estimator import Extras, fit_classifier
 from aimfor.estimator._holdout import LabelledRows, with_choosing
 from aimfor.model_folder import export_onnx
-from aimfor.model_kinds import _auto, _trees
+from aimfor.model_kinds import _auto
 from aimfor.model_kinds._average import Average
+from aimfor.model_kinds._forest_search import thinned
 from aimfor.training import Observer, SavedState
 
 X, y = make_classification(900, 8, n_informative=5, weights=[0.8], class_sep=0.8, random_state=0)
@@ -162,7 +165,7 @@ def test_a_killed_search_resumes_to_the_same_forests(labels):
     np.testing.assert_array_equal(resumed.raw_scores(X), whole.raw_scores(X))
 
 
-def test_rows_beyond_memory_keep_the_positives_and_say_so(monkeypatch, tmp_path):
+def test_rows_beyond_memory_keep_the_positives_and_say_so(tmp_path):
     with RowWriter(tmp_path / "rows", 8) as writer:
         writer.append(X.astype(np.float32))
     stored = StoredRows(writer.path, 8)
@@ -171,10 +174,21 @@ def test_rows_beyond_memory_keep_the_positives_and_say_so(monkeypatch, tmp_path)
     np.testing.assert_array_equal(
         with_all.raw_scores(stored), clone(model).fit(X.astype(np.float32), y).raw_scores(stored)
     )
-    monkeypatch.setattr(_trees, "MOST_BYTES", 400 * 8 * 4)
-    with pytest.warns(aimfor.ThinnedRowsWarning, match=r"^trees train on 400 of 720 rows, all \d+ with a label"):
-        thinned = clone(model).fit(stored, y)
-    assert thinned.score(stored, y) > 0.8
+    part = clone(model)
+    with pytest.warns(aimfor.ThinnedRowsWarning) as told:
+        fit_classifier(part, stored, y, None, None, Observer(), Extras(memory=400 * 8 * 4))
+    assert re.match(r"trees train on 400 of 720 rows, as the memory .*: all \d+ with a label", str(told[0].message))
+    assert re.match(r"trees choose their rounds on 100 of 180 rows", str(told[1].message))
+    assert part.score(stored, y) > 0.8
+
+
+def test_weights_undo_the_draw_of_the_rows_that_are_left_out():
+    kept = np.arange(1000) % 20 == 0
+    index, weights = thinned(kept, 250, seed=0)
+    assert len(index) == len(np.unique(index)) == 250
+    assert kept[index].sum() == 50
+    assert set(weights[kept[index]]) == {1.0}
+    np.testing.assert_allclose(weights[~kept[index]].sum(), 950)
 
 
 def test_a_label_without_a_class_gets_a_constant_score():

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 LEAVES, ROWS_IN_LEAF = (4, 8, 15, 31), (5, 10, 20, 50)
 RATES_AND_ROUNDS = ((0.05, 200), (0.1, 120), (0.2, 60))
 FEATURE_FRACTIONS, L2, ROW_FRACTIONS = (0.5, 0.75, 1.0), (0.0, 1.0, 10.0), (0.7, 1.0)
+# Up to so many categories a split parts one category from all others, beyond it sets of categories from one another.
+# Sets suit some tables and overfit others, see docs/boosting.md, so it is drawn; without categories it does nothing.
+CATEGORIES_ALONE = (4, 2**16)
 # Training ends when this share of the rounds has brought no lower log-loss on the validation rows.
 PATIENCE = 1 / 4
 # LightGBM converts categories to 32-bit whole numbers.
@@ -133,6 +136,7 @@ def settings_of(seed: int, place: int) -> dict[str, Any]:
         "bagging_fraction": float(rng.choice(ROW_FRACTIONS)),
         "bagging_freq": 1,
         "seed": int(rng.integers(2**31)),
+        "max_cat_to_onehot": int(rng.choice(CATEGORIES_ALONE)),
         # Sums of the same order whatever the threads, and no trial runs that choose by the clock.
         "deterministic": True,
         "force_row_wise": True,

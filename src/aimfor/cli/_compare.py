@@ -46,7 +46,7 @@ def compare(job: Job, folder: Path, *, splits: int, shown: Observer) -> list[dic
     for split in range(splits):
         again = dataclasses.replace(job, seed=job.seed + split)
         shown.on_stage_begin("reading the data")
-        fitted = train(again.classifier(), again.dataset(folder), shown)
+        fitted = train(again.classifier(), again.dataset(folder), shown, job.memory)
         assert fitted.contest is not None, "candidates are there without an exact solver"
         for method, candidate in compared(fitted.contest).items():
             found += [{"split": split, "method": method, **one} for one in measured(_with(fitted, candidate))]

@@ -22,11 +22,11 @@ from aimfor.cli._drift import alert_share, profile_of
 from aimfor.cli._job import Job
 from aimfor.cli._run import Run, alone_in
 from aimfor.cli._work_folder import WORK, empty, make_work_folder, place_of_rows, remove_work_folder
-from aimfor.estimator import Classifier, fit_classifier
+from aimfor.estimator import Classifier, Extras, fit_classifier
 from aimfor.model_folder import save_model
 from aimfor.model_kinds import Fit
 from aimfor.operating_points import OperatingPoint, one_per_label, operating_point
-from aimfor.report import MAX_POINTS, UNSEEN, measure_label, story
+from aimfor.report import MAX_POINTS, UNSEEN, explain, measure_label, story
 from aimfor.tables import Dataset, SplitPart
 from aimfor.training import Candidate, Contest, Observer, plain
 
@@ -119,11 +119,12 @@ def _fit(job: Job, classifier: Classifier, out: Path, place: Path, command: str,
     command = job.write(out / WORK, dataset.fingerprint, command)
     _check_confidence(classifier, dataset)
     with run.interruptible():
-        fitted = train(classifier, dataset, run)
+        fitted = train(classifier, dataset, run, job.memory)
     run.on_stage_begin("measuring")
     facts = {
         "aim": str(read_aim(job.aim)),
         "labels": measured(fitted),
+        "importance": _importance(fitted, run),
         "candidates": [{**entry, "chosen": bool(np.any(entry["chosen"]))} for entry in classifier.history_],
         "data": {"said": dataset.said, **dataset.summary},
         "made": _made(job, dataset, command, time.monotonic() - started, run.stopped),
@@ -153,10 +154,11 @@ def _fit(job: Job, classifier: Classifier, out: Path, place: Path, command: str,
     return facts
 
 
-def train(classifier: Classifier, dataset: Dataset, observer: Observer) -> Fitted:
-    """Fit the classifier on the rows of a data set."""
+def train(classifier: Classifier, dataset: Dataset, observer: Observer, memory: int) -> Fitted:
+    """Fit the classifier on the rows of a data set; of rows on disk trees hold as many as fit into the memory."""
     held_out = tuple(dataset.validation) if len(dataset.validation.labels) else None
-    fit = fit_classifier(classifier, *dataset.train, held_out, observer)
+    columns = None if dataset.preparation is None else dataset.preparation.table_columns
+    fit = fit_classifier(classifier, *dataset.train, held_out, observer, Extras(columns, memory))
     if len(dataset.label_names) == 1 or dataset.multiclass:
         # Rows came as numbers, a byte each; their names are these.
         classes = np.asarray(_as_values(dataset.classes))
@@ -203,6 +205,15 @@ def measured(fitted: Fitted) -> list[dict[str, Any]]:
         )
         for index, name in enumerate(names)
     ]
+
+
+def _importance(fitted: Fitted, observer: Observer) -> dict[str, Any] | None:
+    """What the columns are worth on the rows that measure; None where these were trained on or lack a class."""
+    part, _ = fitted.measuring
+    if part is fitted.dataset.train:
+        return None
+    labels, preparation = fitted.columns(part), fitted.dataset.preparation
+    return explain(fitted.classifier, part.features, labels, part.weights, preparation, observer)
 
 
 def aims_of(classifier: Classifier, num_labels: int) -> list[Aim]:

@@ -7,7 +7,13 @@ from ._decisions import Scored as Scored
 from ._decisions import never_positive as never_positive
 from ._decisions import points_of as points_of
 from ._decisions import set_points as set_points
+from ._fitting import Extras as Extras
 from ._fitting import fit_classifier as fit_classifier
+from ._importance import JudgedSample as JudgedSample
+from ._importance import PermutationImportance as PermutationImportance
+from ._importance import drops as drops
+from ._importance import metric_of as metric_of
+from ._importance import sampled as sampled
 from ._parameters import check_parameters as check_parameters
 from ._progress import Progress as Progress
 from ._scorer import scorer as scorer

@@ -18,6 +18,7 @@ from aimfor.estimator._calibration import CalibrationCurve
 from aimfor.estimator._continued import continue_training
 from aimfor.estimator._decisions import against, chances, decided, points_of_classifier
 from aimfor.estimator._fitting import fit_classifier
+from aimfor.estimator._importance import PermutationImportance, permutation_importance
 from aimfor.estimator._inputs import check_features
 from aimfor.estimator._parameters import kind_for
 from aimfor.estimator._progress import Progress
@@ -273,6 +274,41 @@ class Classifier(ClassifierMixin, BaseEstimator):
         labels = one_hot(labels, len(self.classes_)) if self.targets_.multiclass else labels
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, raw)
         return exact_metric(parse_aim(self.aim), labels, raw, weights)
+
+    def permutation_importance(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        n_repeats: int = 5,
+        max_samples: int = 10_000,
+    ) -> PermutationImportance:
+        """How much `score` falls where the values of one feature are shuffled among the rows, for any kind of model.
+
+        Args:
+            X: `[n, D]`, rows that the model was not trained on.
+            y: as in `fit`.
+            sample_weight: `[n]`.
+            n_repeats: shuffles of each feature.
+            max_samples: of more rows, a weighted draw; rows with a label are drawn first.
+
+        Returns:
+            `importances_mean` and `importances_std` `[D]`, and `importances` `[D, n_repeats]`.
+        """
+        check_is_fitted(self, "model_")
+        X = check_features(self, X)
+        labels = self.targets_.encode(y)
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, X)
+        return permutation_importance(self, X, labels, weights, n_repeats, max_samples)
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """Share of each feature in the gain of all splits of the trees, `[D]`; only with trees in the model."""
+        check_is_fitted(self, "model_")
+        if self.model_.gain is None:
+            raise AttributeError("feature_importances_ needs trees in the model; permutation_importance needs none")
+        return self.model_.gain
 
     @property
     def coef_(self) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,13 +17,31 @@ from aimfor.estimator._decisions import decide
 from aimfor.estimator._holdout import TRAINED, LabelledRows, divided, held_share, with_choosing
 from aimfor.estimator._inputs import check_confidence, check_rows, check_validation
 from aimfor.estimator._parameters import check_parameters, kind_for, settings_of
-from aimfor.model_kinds import Fit, NetworkKind, Problem, Task, kind_of
+from aimfor.model_kinds import MEMORY, Fit, NetworkKind, Problem, TableColumns, Task, kind_of
 from aimfor.solvers import solve_by_lp, solve_by_search, warn_of_infeasible
 from aimfor.training import Contest, Data, FeatureRows, Observer, Scaling
 
 
+class Extras(NamedTuple):
+    """What a caller may know beyond the rows.
+
+    Attributes:
+        columns: the columns of a table that the features came from, as trees read them.
+        memory: bytes of rows on disk that a kind which needs its rows in memory may read.
+    """
+
+    columns: TableColumns | None = None
+    memory: int = MEMORY
+
+
 def fit_classifier(
-    classifier: Any, X: Any, y: Any, sample_weight: Any, validation_data: Any, observer: Observer
+    classifier: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    validation_data: Any,
+    observer: Observer,
+    extras: Extras | None = None,
 ) -> Fit | None:
     """`Classifier.fit` for callers that save its state, stop it or compare its candidates.
 
@@ -34,13 +52,14 @@ def fit_classifier(
         sample_weight: as in `Classifier.fit`.
         validation_data: as in `Classifier.fit`.
         observer: follows training.
+        extras: what the caller knows beyond the rows.
 
     Returns:
         The contest with its models; None with an exact solver, which has no candidates.
     """
     # Whatever the caller is in, training needs gradients.
     with unchanged_on_error(classifier, {}), torch.inference_mode(False):
-        return _fit(classifier, X, y, sample_weight, validation_data, observer)
+        return _fit(classifier, X, y, sample_weight, validation_data, observer, extras or Extras())
 
 
 @contextmanager
@@ -60,7 +79,9 @@ def unchanged_on_error(classifier: Any, copies: dict[str, Any]) -> Iterator[None
         raise
 
 
-def _fit(classifier: Any, X: Any, y: Any, sample_weight: Any, validation_data: Any, observer: Observer) -> Fit | None:
+def _fit(
+    classifier: Any, X: Any, y: Any, sample_weight: Any, validation_data: Any, observer: Observer, extras: Extras
+) -> Fit | None:
     aim = check_parameters(classifier)
     deadline = None if classifier.budget is None else time.monotonic() + classifier.budget
     X, labels, weights = check_rows(classifier, X, y, sample_weight)
@@ -76,10 +97,11 @@ def _fit(classifier: Any, X: Any, y: Any, sample_weight: Any, validation_data: A
         fitted, held_out = divided(whole, held_share(aim, classifier, whole), seed)
     check_confidence(classifier.confidence, held_out, trained_on=held_out is fitted)
     fitted, choosing = with_choosing(fitted, held_out, classifier)
-    problem = problem_of(classifier, Scaling.of(X, fitted.index, fitted.weights))
+    problem = problem_of(classifier, Scaling.of(X, fitted.index, fitted.weights), extras.columns)
     fit = None
     if classifier.solver == "sgd":
-        task = Task(problem, aim, data_of(fitted, problem), data_of(choosing, problem), seed, deadline)
+        data, validation = (data_of(rows, problem) for rows in (fitted, choosing))
+        task = Task(problem, aim, data, validation, seed, deadline, extras.memory)
         fit = kind_for(classifier).fit(task, observer)
         classifier.model_ = fit.model
         classifier.history_ = history_of(fit.contest, aim)
@@ -90,11 +112,11 @@ def _fit(classifier: Any, X: Any, y: Any, sample_weight: Any, validation_data: A
     return fit
 
 
-def problem_of(classifier: Any, scaling: Scaling) -> Problem:
+def problem_of(classifier: Any, scaling: Scaling, columns: TableColumns | None = None) -> Problem:
     """What the model of a classifier that has seen rows must fit."""
     targets = classifier.targets_
     settings = settings_of(classifier)
-    return Problem(classifier.n_features_in_, targets.num_outputs, targets.multiclass, scaling, settings)
+    return Problem(classifier.n_features_in_, targets.num_outputs, targets.multiclass, scaling, settings, columns)
 
 
 def data_of(rows: LabelledRows, problem: Problem, mean_weight: float | None = None) -> Data:

@@ -1,3 +1,4 @@
+from ._kind import MEMORY as MEMORY
 from ._kind import Fit as Fit
 from ._kind import Model as Model
 from ._kind import ModelKind as ModelKind
@@ -12,3 +13,5 @@ from ._networks import NetworkKind as NetworkKind
 from ._registry import KINDS as KINDS
 from ._registry import kind_named as kind_named
 from ._registry import kind_of as kind_of
+from ._table_columns import TableColumn as TableColumn
+from ._table_columns import TableColumns as TableColumns

@@ -15,10 +15,11 @@ from aimfor._base.checks import rule
 from aimfor._base.json import check_entries
 from aimfor._base.warnings import MissingTreesWarning
 from aimfor.model_kinds._average import Average, Member
+from aimfor.model_kinds._forest_search import MOST_FORESTS
 from aimfor.model_kinds._kind import Fit, Model, ModelKind, Task, check_tensors
 from aimfor.model_kinds._networks import LINEAR, MLP
 from aimfor.model_kinds._observers import KindObserver
-from aimfor.model_kinds._trees import MOST_FORESTS, TREES, ForestRecipe, trees_available
+from aimfor.model_kinds._trees import TREES, ForestRecipe, trees_available
 from aimfor.training import NOISE, Candidate, Contest, JudgedRows, Observer, paired_difference
 
 # The kinds that compete, the strongest first, and the share of the time that is over when each must be done.

@@ -78,6 +78,11 @@ class Average(Model):
         return cls([Member(model, 1.0, np.zeros(model.num_outputs), np.ones(model.num_outputs))], multiclass)
 
     @property
+    def gain(self) -> np.ndarray | None:
+        known = [member.model.gain for member in self.members]
+        return next((gain for gain in known if gain is not None), None)
+
+    @property
     def coefficients(self) -> tuple[np.ndarray, np.ndarray] | None:
         return self.members[0].model.coefficients if len(self.members) == 1 else None
 

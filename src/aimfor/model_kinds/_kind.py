@@ -18,7 +18,10 @@ from torch import Tensor
 from aimfor._base.checks import rule
 from aimfor._base.errors import ModelFileError
 from aimfor.aims import Aim
+from aimfor.model_kinds._table_columns import TableColumns
 from aimfor.training import Candidate, Contest, Data, Observer, Scaling
+
+MEMORY = 512 * 2**20
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class Problem:
         multiclass: whether each row has one of L classes; else it has any of L labels.
         scaling: of the features, as learned on training rows.
         settings: of training.
+        columns: the columns of a table that the features came from; None where they are columns themselves.
     """
 
     num_features: int
@@ -55,6 +59,7 @@ class Problem:
     multiclass: bool
     scaling: Scaling
     settings: Settings
+    columns: TableColumns | None = None
 
 
 class Task(NamedTuple):
@@ -67,6 +72,7 @@ class Task(NamedTuple):
         validation: rows to choose on.
         seed: of everything random.
         deadline: when to stop with the best so far, in seconds of `time.monotonic()`; None for never.
+        memory: bytes of rows on disk that a kind which needs its rows in memory may read.
     """
 
     problem: Problem
@@ -75,6 +81,7 @@ class Task(NamedTuple):
     validation: Data
     seed: int
     deadline: float | None = None
+    memory: int = MEMORY
 
 
 class OnnxGraph(Protocol):
@@ -139,6 +146,11 @@ class Model(ABC):
     @property
     def missing_values(self) -> np.ndarray | None:
         """`[D]`, what a missing feature is taken for; None where the model handles missing features itself."""
+        return None
+
+    @property
+    def gain(self) -> np.ndarray | None:
+        """`[D]`, share of each feature in the gain of all splits of trees; None for models without trees."""
         return None
 
     @property

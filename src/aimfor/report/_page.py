@@ -30,13 +30,14 @@ def render(facts: Mapping[str, Any]) -> str:
         facts: `aim`, a text; `labels`, what `measure_label` gives, one or more; `candidates`, dicts of name, value,
             step, chosen; `history`, dicts of stage, candidate, step, value, violation, multiplier, threshold,
             surrogate, exact, one per look, names as in `candidates`; `data`, a dict of said, rows (part to count) and
-            columns (dicts of name, kind, reason, missing, mean, scale, categories); `made`, texts by name;
+            columns (dicts of name, kind, reason, missing, mean, scale, categories); `importance`, what `explain`
+            gives, which may be absent; `made`, texts by name;
             `confidence`, a number or None. Numbers may be None, and those that are not finite are shown as missing.
 
     Returns:
         The page, to be written as UTF-8.
     """
-    style, script = _asset("page.css"), "\n" + _asset("charts.js") + _asset("page.js")
+    style, script = _asset("page.css"), "\n" + _asset("charts.js") + _asset("importance.js") + _asset("page.js")
     verdict, mood = _headline(facts["labels"])
     return Template(_asset("template.html")).substitute(
         policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; "

@@ -6,6 +6,8 @@ from ._dataset import features_of as features_of
 from ._dataset import labels_of as labels_of
 from ._dataset import prepare as prepare
 from ._features import column_facts as column_facts
+from ._grids import Grid as Grid
+from ._grids import grid_of as grid_of
 from ._matrix import Matrix as Matrix
 from ._preparation import Preparation as Preparation
 from ._reading import ReadOptions as ReadOptions

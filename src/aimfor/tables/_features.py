@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from aimfor._base.errors import DataError
+from aimfor.model_kinds import TableColumn
 from aimfor.tables._columns import Column, moments, numbers, texts
 from aimfor.tables._tallies import CALENDAR, AnyTally, DateTally, Tally, TextTally, calendar
 from aimfor.tables._text_types import Meaning
@@ -53,6 +54,10 @@ class Numbers:
     def feature_names(self) -> list[str]:
         """One or two names."""
         return [self.name, f"{self.name} is missing"][: 1 + self.missing]
+
+    def table_columns(self, first: int) -> list[TableColumn]:
+        """What trees read of the features, which start at `first`."""
+        return [TableColumn(first, missing=first + 1 if self.missing else -1)]
 
     def fill_(self, array: pa.Array, out: np.ndarray) -> None:
         """Write the features of the rows, `[1 or 2, b]`."""
@@ -101,6 +106,10 @@ class Categories:
         names = [f"{self.name} = {category}" for category in self.categories]
         names += [f"{self.name} is missing"] if self.missing else []
         return names + [f"{self.name} is rare {bucket}" for bucket in range(self.buckets)]
+
+    def table_columns(self, first: int) -> list[TableColumn]:
+        """What trees read of the features, which start at `first`."""
+        return [TableColumn(first, categories=len(self.categories) + self.missing + self.buckets)]
 
     def fill_(self, array: pa.Array, out: np.ndarray) -> None:
         """Write the features of the rows, `[number of features, b]`."""
@@ -158,6 +167,11 @@ class Dates:
         names = [f"{self.name} {what}" for what, scale in zip(CALENDAR, self.scales, strict=True) if scale]
         return [*names, f"{self.name} is missing"] if self.missing else names
 
+    def table_columns(self, first: int) -> list[TableColumn]:
+        """What trees read of the features, which start at `first`."""
+        used = int(np.count_nonzero(self.scales))
+        return [TableColumn(first + number, missing=first + used if self.missing else -1) for number in range(used)]
+
     def fill_(self, array: pa.Array, out: np.ndarray) -> None:
         """Write the features of the rows, `[number of features, b]`."""
         values = calendar(moments(self.name, array, self.form), self.first)
@@ -193,6 +207,10 @@ class Words:
     def feature_names(self) -> list[str]:
         """One name for each feature."""
         return [f"{self.name} words {bucket}" for bucket in range(self.buckets)]
+
+    def table_columns(self, first: int) -> list[TableColumn]:
+        """What trees read of the features, which start at `first`."""
+        return [TableColumn(first + bucket) for bucket in range(self.buckets)]
 
     def fill_(self, array: pa.Array, out: np.ndarray) -> None:
         """Write the features of the rows, `[buckets, b]`."""

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from aimfor._base.errors import DataError, ModelFileError
+from aimfor.model_kinds import TableColumns
 from aimfor.tables._columns import Column, understand
 from aimfor.tables._features import MOST_CATEGORIES, ColumnFeatures, Numbers, features_from
 from aimfor.tables._stored_features import entries_of, read_features, rule
@@ -129,6 +130,19 @@ class Preparation(TransformerMixin, BaseEstimator):
     def feature_names_out(self) -> list[str]:
         """Names of the features."""
         return [name for part in self.parts_ for name in part.feature_names()]
+
+    @property
+    def spans(self) -> list[tuple[str, int, int]]:
+        """For each column that is needed its name, its first feature and the feature after its last."""
+        ends = np.cumsum([len(part.feature_names()) for part in self.parts_]).tolist()
+        return [(part.name, start, end) for part, start, end in zip(self.parts_, [0, *ends[:-1]], ends, strict=True)]
+
+    @property
+    def table_columns(self) -> TableColumns:
+        """The columns as trees read them, with categories and missing values."""
+        spans = self.spans
+        columns = [part.table_columns(start) for part, (_, start, _) in zip(self.parts_, spans, strict=True)]
+        return TableColumns(tuple(column for own in columns for column in own), spans[-1][2])
 
     def apply(self, batch: pa.RecordBatch) -> np.ndarray:
         """The features of some rows, float32 `[b, D]`.

@@ -244,6 +244,7 @@ function showLabel(label) {
   title.textContent = several ? `${label.name}: on ${label.on}` : `On ${label.on}`;
   section("label").replaceChildren(title, ...(several ? [html("p", {}, label.sentence)] : []),
     numbersCard(label), slider, grid);
+  showDependence(facts.labels.indexOf(label));
 }
 
 function showLabels() {
@@ -354,6 +355,7 @@ function showMade() {
 }
 
 showLabels();
+showWhy();
 showTraining();
 showData();
 showMade();
