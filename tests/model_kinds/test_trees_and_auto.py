@@ -121,7 +121,7 @@ def test_without_the_extra_auto_says_what_it_would_add(monkeypatch):
 
 @pytest.mark.parametrize("model", ["auto", "trees", "linear", "mlp"])
 def test_a_budget_of_no_time_still_gives_a_model(model):
-    fitted = aimfor.Classifier("f1", model=model, steps=10**6, budget=0.01, random_state=0).fit(X, y)
+    fitted = aimfor.Classifier("f1", model=model, steps=10**6, budget=1e-6, random_state=0).fit(X, y)
     assert set(fitted.predict(X)) <= {0, 1}
     if model in ("auto", "trees"):
         assert {entry["kind"] for entry in fitted.history_} == {"trees"}
