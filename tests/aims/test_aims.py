@@ -447,3 +447,27 @@ def test_a_very_long_text_is_refused_soon(text):
         aimfor.aim(text)
     assert len(str(refused.value)) < 1000
     assert time.monotonic() - start < 5
+
+
+def test_anchors_over_recall_count_by_the_slope_of_precision():
+    aim, prior = AUCPR(min_recall=0.5, num_anchors=4), 0.1
+    priors = torch.tensor([prior], dtype=torch.float64)
+    v = torch.tensor([[0.3], [0.1], [0.02], [0.0]], dtype=torch.float64)
+    nothing = torch.zeros_like(v)
+    anchors = aim.anchors(priors, Rates(nothing, nothing, torch.ones(1, dtype=torch.float64)))
+    counted = aim.counted(anchors, priors, Rates(nothing, v, torch.ones(1, dtype=torch.float64)))
+    v.requires_grad_()
+    recall = anchors.target
+    precision = recall * prior / (recall * prior + (1 - prior) * v)
+    (slopes,) = torch.autograd.grad(precision.sum(), v)
+    torch.testing.assert_close(counted.width, slopes / slopes.sum())
+    assert counted._replace(width=anchors.width) == anchors
+
+
+def test_an_empty_range_of_recall_counts_nothing():
+    aim = AUCPR(min_recall=(0.5, 0.5), max_recall=(0.9, 0.500001))
+    priors = torch.tensor([0.1, 0.5])
+    rates = Rates(*(torch.zeros(10, 2) for _ in range(2)), torch.ones(2))
+    width = aim.counted(aim.anchors(priors, rates), priors, rates).width
+    assert width.isfinite().all()
+    torch.testing.assert_close(width[:, 0].sum(), torch.tensor(1.0))

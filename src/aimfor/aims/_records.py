@@ -52,6 +52,21 @@ class Aim(ABC):
                 them.
         """
 
+    @property
+    def counts_by_rates(self) -> bool:
+        """Whether anchors count by the exact running rates, as `counted` says."""
+        return False
+
+    def counted(self, anchors: Anchors, priors: Tensor, rates: Rates) -> Anchors:
+        """The table with widths by which its anchors count in training.
+
+        Args:
+            anchors: the table of the aim.
+            priors: `[L]`, share of positives per label.
+            rates: exact running rates, `[K, L]`.
+        """
+        return anchors
+
     @abstractmethod
     def metric(self, y_true, y_score, *, sample_weight=None) -> Any:
         """The exact metric that judges this aim: a float, or an array with one value per column."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from aimfor._base import checks
 from aimfor._base.warnings import InfeasibleConstraintWarning, OtherAimWarning, VacuousRangeWarning
-from aimfor.aims import NO_RATES, Aim, Anchors, PointAim, Rates
+from aimfor.aims import NO_RATES, Aim, Anchors, PointAim
 from aimfor.aims import aim as parse_aim
 from aimfor.loss._autograd import attach_gradient, gradient_type, overflow_result, overflowed
 from aimfor.loss._batch import awaited, known_priors, training_batch
@@ -213,7 +213,7 @@ class Loss(nn.Module):
     def diagnostics(self) -> Diagnostics:
         """Running numbers of the recent training batches; see `Diagnostics`."""
         state = self.state
-        anchors = self.aim.anchors(state.priors, self._followed_rates())
+        anchors = self._table(state, state.priors)
         return diagnose(state, anchors, exact_drives(state, self._rules(learning=False)))
 
     @property
@@ -321,7 +321,7 @@ class Loss(nn.Module):
             state.count_batch_()
         counted, given = run.observe_(), state.given_priors
         priors = counted if given is None else given
-        anchors = self.aim.anchors(priors, self._followed_rates() if self.aim.follows_rates else NO_RATES)
+        anchors = self._table(state, priors)
         value, gradient = run.step(anchors)
         if learning and rules.log_loss == 1:
             state.forget_looks_()  # no constraint is tried by log-loss alone
@@ -346,9 +346,13 @@ class Loss(nn.Module):
             training_ranks(self.process_group) if learning else ALONE,
         )
 
-    def _followed_rates(self) -> Rates:
-        """The running rates that the table of an aim may depend on."""
-        return self.state.exact_rates if self.constraint == "exact" else self.state.surrogate_rates
+    def _table(self, state: State, priors: Tensor) -> Anchors:
+        """The table of the aim at the running rates."""
+        aim, rates = self.aim, NO_RATES
+        if aim.follows_rates:
+            rates = state.exact_rates if self.constraint == "exact" else state.surrogate_rates
+        anchors = aim.anchors(priors, rates)
+        return aim.counted(anchors, priors, state.exact_rates) if aim.counts_by_rates else anchors
 
     def _warn_of_infeasible(self) -> None:
         if self.state.warned:
