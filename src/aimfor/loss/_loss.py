@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from aimfor._base import checks
-from aimfor._base.warnings import InfeasibleConstraintWarning, OtherAimWarning, VacuousRangeWarning
-from aimfor.aims import NO_RATES, Aim, Anchors, PointAim
+from aimfor._base.warnings import OtherAimWarning
+from aimfor.aims import NO_RATES, Aim, Anchors
 from aimfor.aims import aim as parse_aim
+from aimfor.loss._advice import warn_of_infeasible, warn_of_vacuous
 from aimfor.loss._autograd import attach_gradient, gradient_type, overflow_result, overflowed
 from aimfor.loss._batch import awaited, known_priors, training_batch
 from aimfor.loss._diagnostics import Diagnostics, diagnose
@@ -122,7 +123,7 @@ class Loss(nn.Module):
         self.process_group = checked_group(process_group)
         self.total_labels = num_labels if total_labels is None else total_labels
         checks.whole_number("total_labels", self.total_labels, at_least=num_labels)
-        self._told_of_vacuous = False
+        self.told_of_vacuous = False
         self._take_number()
 
     def reset_parameters(self) -> None:
@@ -327,9 +328,9 @@ class Loss(nn.Module):
             state.forget_looks_()  # no constraint is tried by log-loss alone
         looking = learning and state.batches % LOOK_EVERY == 0
         if looking:
-            self._warn_of_infeasible()
+            warn_of_infeasible(self)
         if looking or (learning and state.batches == 1):
-            self._warn_of_vacuous(anchors)
+            warn_of_vacuous(self, anchors)
         return value, gradient
 
     def _rules(self, learning: bool) -> LossRules:
@@ -353,44 +354,6 @@ class Loss(nn.Module):
             rates = state.exact_rates if self.constraint == "exact" else state.surrogate_rates
         anchors = aim.anchors(priors, rates)
         return aim.counted(anchors, priors, state.exact_rates) if aim.counts_by_rates else anchors
-
-    def _warn_of_infeasible(self) -> None:
-        if self.state.warned:
-            return
-        stuck = self.state.stuck.all(0)
-        if bool(stuck.any()):
-            self.state.warned = True
-            ways = ['constraint="exact"'] if self.constraint == "surrogate" else []
-            ways += ['surrogate="sigmoid" with constraint="exact"'] if self.surrogate.convex else []
-            ways += ["an area such as aucpr"] if isinstance(self.aim, PointAim) else []
-            ways += ["a milder target"]
-            kind = "exact" if self.constraint == "exact" else self.surrogate.name
-            warnings.warn(
-                f"the {kind} constraint of {str(self.aim)!r} looks infeasible for {self._named(stuck)}: it stays "
-                f"broken at the largest weight it gets; try {', '.join(ways)}",
-                InfeasibleConstraintWarning,
-                stacklevel=checks.callers_level(),
-            )
-
-    def _warn_of_vacuous(self, anchors: Anchors) -> None:
-        if self._told_of_vacuous:
-            return
-        # Only ranges of precision can be empty; the width of F_beta may vanish for a while.
-        vacuous = (self.state.taking_part > 0) & ~(anchors.width > 0).any(0) & (anchors.multiplier is None)
-        if bool(vacuous.any()):
-            self._told_of_vacuous = True
-            warnings.warn(
-                f"{str(self.aim)!r} asks nothing of {self._named(vacuous)}: their share of positives is above the "
-                "range of precision, so every threshold is; they do not train for it",
-                VacuousRangeWarning,
-                stacklevel=checks.callers_level(),
-            )
-
-    def _named(self, labels: Tensor) -> str:
-        """How many of the labels these are, and which, or the first five."""
-        numbers = labels.nonzero().flatten().tolist()
-        shown = ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
-        return f"{len(numbers)} of {self.num_labels} labels ({shown})"
 
 
 @lru_cache(maxsize=1)
