@@ -53,28 +53,23 @@ def rows():
 
 
 def lightgbm():
-    from lightgbm import LGBMClassifier
-
-    return LGBMClassifier(n_estimators=10, n_jobs=1, verbose=-1)
+    return pytest.importorskip("lightgbm").LGBMClassifier(n_estimators=10, n_jobs=1, verbose=-1)
 
 
 def xgboost():
-    from xgboost import XGBClassifier
-
-    return XGBClassifier(n_estimators=10, n_jobs=1)
+    return pytest.importorskip("xgboost").XGBClassifier(n_estimators=10, n_jobs=1)
 
 
 def catboost():
-    from catboost import CatBoostClassifier
-
-    return CatBoostClassifier(iterations=10, verbose=0, thread_count=1, allow_writing_files=False)
+    return pytest.importorskip("catboost").CatBoostClassifier(
+        iterations=10, verbose=0, thread_count=1, allow_writing_files=False
+    )
 
 
 def skorch():
-    from skorch import NeuralNetClassifier
-
+    module = pytest.importorskip("skorch")
     net = torch.nn.Sequential(torch.nn.Linear(8, 2), torch.nn.Softmax(dim=1))
-    return NeuralNetClassifier(net, max_epochs=5, lr=0.1, train_split=None, verbose=0, compile=False)
+    return module.NeuralNetClassifier(net, max_epochs=5, lr=0.1, train_split=None, verbose=0, compile=False)
 
 
 CLASSIFIERS = {
