@@ -126,6 +126,9 @@ def score(
     ids: Annotated[list[str] | None, typer.Option("--id", help="Column to write beside the scores.")] = None,
     threshold: Annotated[float | None, typer.Option(help="Score to decide by, instead of the model's.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 4 where the rows drifted from training.")] = False,
+    shard: Annotated[
+        str | None, typer.Option(help="Such as 3/16: every 16th file from the 3rd on, each to a file in --out.")
+    ] = None,
     sql: Sql = None,
     separator: Separator = None,
     encoding: Encoding = None,
@@ -135,6 +138,7 @@ def score(
 
     \b
     aimfor score run/ new.csv --out scored.csv --id customer
+    aimfor score run/ s3://bucket/in/ --out s3://bucket/out/ --shard 3/16
 
     A category that training never saw counts as a rare one; a missing value as training treated it; a missing column is
     an error. Without an operating point the decision stays empty.
@@ -143,12 +147,21 @@ def score(
 
     with told_in_one_sentence():
         source = _rows(data, sql, separator, encoding, missing)
-        found = write_scores(run, source, out, ids=ids or (), threshold=threshold)
+        more: dict[str, Any] = {}
+        if shard is None:
+            found = write_scores(run, source, out, ids=ids or (), threshold=threshold)
+        else:
+            from aimfor.cli._shards import score_shard, shard_of
+
+            files = score_shard(run, source, out, shard_of(shard), ids=ids or (), threshold=threshold)
+            found, more = files.scored, {"files": files.files, "there": files.there}
         warn_of(found.remarks)
         if as_json:
-            print_json({"out": str(out), "rows": found.rows, "columns": found.columns, "warnings": found.remarks})
+            facts = {"out": str(out), "rows": found.rows, "columns": found.columns, "warnings": found.remarks}
+            print_json({**facts, **more})
         else:
-            say(f"{out}: {found.rows:,} rows")
+            made = f" in {len(more['files'])} files, {more['there']} of them were there already" if more else ""
+            say(f"{out}: {found.rows:,} rows{made}")
             for name, text in found.columns.items():
                 say(f"  {name}: {text}")
     if strict and _drifted(found.remarks):

@@ -49,7 +49,7 @@ class RowSource:
         options: how files are read.
     """
 
-    paths: list[str]
+    paths: Sequence[str | Path]
     sql: str | None = None
     options: ReadOptions = field(default_factory=ReadOptions)
 
@@ -145,8 +145,15 @@ def score(
         ids: names of columns to write beside the scores.
         threshold: to decide by instead of that of the model.
     """
-    _refuse_to_replace([folder, *(as_path(path) for path in rows.paths if not is_database(path))], out)
-    scorer, count = open_scorer(folder), 0
+    refuse_to_replace([folder, *(as_path(path) for path in rows.paths if not is_database(path))], out)
+    return score_rows(open_scorer(folder), rows, out, ids=ids, threshold=threshold)
+
+
+def score_rows(
+    scorer: FolderScorer, rows: RowSource, out: Path, *, ids: Sequence[str] = (), threshold: float | None = None
+) -> Scored:
+    """As `score`, with a model that was opened already; nothing is said about the place of the output."""
+    count = 0
     drift = Drift(scorer.model.preparation, scorer.data)
     columns = _column_texts(scorer, ids, threshold)
     with tempfile.TemporaryDirectory(prefix="aimfor-") as place, open_writer(out) as write:
@@ -160,7 +167,7 @@ def score(
     return Scored(count, columns, remarks + drift.remarks(scorer.labels))
 
 
-def _refuse_to_replace(read: Sequence[Path], out: Path) -> None:
+def refuse_to_replace(read: Sequence[Path], out: Path) -> None:
     """Raise if the output would be one of the files that are read, or lie among them."""
     for path in read:
         if isinstance(out, OtherPath) or isinstance(path, OtherPath):

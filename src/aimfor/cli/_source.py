@@ -11,7 +11,7 @@ from aimfor.tables import Matrix, ReadOptions, Table, is_database, open_table, s
 QUERY = "query.arrow"
 
 
-def open_source(paths: Sequence[str], options: ReadOptions, sql: str | None, folder: Path) -> Table | Matrix:
+def open_source(paths: Sequence[str | Path], options: ReadOptions, sql: str | None, folder: Path) -> Table | Matrix:
     """Open the rows of files, or those of a query.
 
     Args:
@@ -23,7 +23,7 @@ def open_source(paths: Sequence[str], options: ReadOptions, sql: str | None, fol
     Raises:
         DataError: where the rows cannot be read.
     """
-    databases = [path for path in paths if is_database(path)]
+    databases = [path for path in map(str, paths) if is_database(path)]
     if sql is None:
         if databases:
             raise DataError(f'{databases[0].split("://")[0]}:// is a database: give the query with --sql "select ..."')
@@ -33,5 +33,5 @@ def open_source(paths: Sequence[str], options: ReadOptions, sql: str | None, fol
     stored = folder / QUERY
     if not stored.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        store_query(sql, paths[0], stored)
+        store_query(sql, databases[0], stored)
     return open_table([stored], options)

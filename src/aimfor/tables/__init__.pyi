@@ -6,6 +6,7 @@ from ._dataset import features_of as features_of
 from ._dataset import labels_of as labels_of
 from ._dataset import prepare as prepare
 from ._features import column_facts as column_facts
+from ._formats import output_suffix as output_suffix
 from ._grids import Grid as Grid
 from ._grids import grid_of as grid_of
 from ._matrix import Matrix as Matrix
@@ -23,5 +24,6 @@ from ._suspicions import hashed as hashed
 from ._table import MemoryTable as MemoryTable
 from ._table import Remark as Remark
 from ._table import Table as Table
+from ._table import files_of as files_of
 from ._table import open_table as open_table
 from ._write import open_writer as open_writer

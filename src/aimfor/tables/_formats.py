@@ -72,6 +72,12 @@ def format_of(path: Path) -> Format:
     return found
 
 
+def output_suffix(path: Path) -> str:
+    """The end of the name of a file with something for each row of this one: its own where that can be written."""
+    kind = format_of(path)
+    return ".csv" if kind.writer is None else kind.suffixes[0] if is_gzip(path) else path.suffix.lower()
+
+
 def writer_of(path: Path) -> Callable[[Any, pa.Schema], Any]:
     """What writes a file of this name."""
     found = FORMATS.get(path.suffix.lower())

@@ -24,8 +24,11 @@ SCHEMES = ("sqlite", "postgresql", "postgres")
 MOST_BATCH = 64 * 2**10  # rows that a driver may hold at a time
 
 
-def is_database(text: str) -> bool:
+def is_database(text: str | Path) -> bool:
     """Whether a text is the address of a database."""
+    if isinstance(text, Path):
+        return False
+    text = str(text)
     return re.match(r"[a-z][a-z0-9+]*://", text) is not None and not is_remote(text)
 
 

@@ -163,9 +163,7 @@ def open_table(paths: Sequence[str | Path], options: ReadOptions | None = None) 
     Raises:
         DataError: where a file is missing, empty, damaged or unlike the others.
     """
-    files = tuple(file for path in paths for file in _files(as_path(path)))
-    if not files:
-        raise DataError("no data: name at least one file or folder")
+    files = files_of(paths)
     kind = format_of(files[0])
     for file in files[1:]:
         if format_of(file) is not kind:
@@ -177,6 +175,18 @@ def open_table(paths: Sequence[str | Path], options: ReadOptions | None = None) 
     options = options or ReadOptions()
     schema, num_rows = _common_schema(files, kind, options)
     return _understood(files, kind, schema, num_rows, options)
+
+
+def files_of(paths: Sequence[str | Path]) -> tuple[Path, ...]:
+    """Files, and those of folders in the order of their names.
+
+    Raises:
+        DataError: where there are none.
+    """
+    files = tuple(file for path in paths for file in _files(as_path(path)))
+    if not files:
+        raise DataError("no data: name at least one file or folder")
+    return files
 
 
 def pieces_of(path: Path, kind: Format, options: ReadOptions, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
