@@ -94,6 +94,34 @@ def facts(tables):
 
 
 @pytest.fixture(scope="module")
+def explained(facts):
+    """The facts with importance and kinds, for one label or several."""
+    worth = {"gain": 0.4, "coefficients": [{"feature": f"{NASTY} = a", "weights": [1.5, -2.0]}]}
+    importance = {
+        "metric": AIM,
+        "value": 0.61,
+        "rows": 500,
+        "of_rows": 900,
+        "repeats": 5,
+        "columns": [
+            {"name": "age", "drop": 0.2, "spread": 0.01, **worth},
+            {"name": NASTY, "drop": -0.05, "spread": None, **worth},
+        ],
+        "not_shuffled": 7,
+        "dependence": [
+            {"name": "age", "values": [20.0, 40.0, 60.0], "scores": [[-1.0, 1], [0.5, 2], [1, 3]], "missing": [2.0, 4]},
+            {"name": NASTY, "values": NAMES[1:3], "scores": [[-1.0, 3], [1, 4]], "missing": None},
+        ],
+    }
+    rates = {"precision": 0.8, "recall": 0.4, "fpr": None}
+    kinds = [
+        {"kind": "trees", "name": "forest 3", "log_loss": True, "metric": 0.5, **rates, "chosen": False},
+        {"kind": "linear", "name": NASTY, "log_loss": False, "metric": 0.6, **rates, "chosen": True},
+    ]
+    return {**facts, "importance": importance, "kinds": kinds}
+
+
+@pytest.fixture(scope="module")
 def several(facts):
     rng = np.random.default_rng(0)
     found = []
@@ -292,6 +320,34 @@ def test_dark_follows_the_reader(show, facts):
     assert looks["light"][2] == "rgb(10, 143, 79)"
     back, front = (int(re.findall(r"\d+", text)[0]) for text in looks["dark"][:2])
     assert back < 60 < 180 < front
+
+
+def test_importance_and_kinds_are_shown_and_names_stay_text(show, explained):
+    browser = show(explained)
+    assert texts(browser, "#why .bars span")[:4] == ["age", "0.2 ± 0.01", NASTY, "-0.05"]
+    assert "7 weaker columns were not shuffled." in texts(browser, "#why .hint")
+    assert f"{NASTY} = a: 1.5 / -2" in texts(browser, "#why td")
+    assert texts(browser, "#dependence .card h3") == ["age", NASTY]
+    assert "Missing: 2." in texts(browser, "#dependence .hint")
+    assert texts(browser, "#dependence .bars span") == [NAMES[1], "-1", NAMES[2], "1"]
+    assert "NaN" not in browser.execute_script("return document.getElementById('why').outerHTML")
+    assert texts(browser, "#training tr.chosen td")[:4] == ["linear", "aim or balanced log-loss", NASTY, "0.6"]
+    assert browser.find_elements("css selector", "img, iframe, link, object") == []
+    resize(browser, 360, 740, mobile=True)
+    wide = browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
+    assert wide[0] <= wide[1]
+
+
+def test_the_mean_scores_follow_the_label_that_is_chosen(show, explained, several):
+    browser = show({**several, "importance": explained["importance"]})
+    browser.find_elements("css selector", "#labels tbody button")[1].click()
+    assert "Missing: 4." in texts(browser, "#dependence .hint")
+    browser.find_elements("css selector", "#labels tbody button")[2].click()
+    assert texts(browser, "#dependence .card") == []  # only two labels were asked about
+
+
+def test_facts_without_importance_show_no_such_section(show, facts):
+    assert not by_id(show(facts), "why").is_displayed()
 
 
 def test_a_label_without_threshold_or_positives_is_shown(show, facts, several):

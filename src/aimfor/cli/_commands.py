@@ -231,7 +231,7 @@ def compare(
     splits: Annotated[int, typer.Option(min=1, help="How many times the rows are split anew.")] = 3,
     as_json: Json = False,
 ) -> None:
-    """Log-loss, balanced log-loss and aimfor: same model, same rows, same budget, measured on rows none of them saw.
+    """Log-loss, balanced log-loss, log-loss forests and aimfor: same rows, same budget, measured on rows none saw.
 
     \b
     aimfor compare transactions.parquet --label is_fraud --aim "recall@precision>=0.9"
@@ -242,8 +242,11 @@ def compare(
     with tempfile.TemporaryDirectory(prefix="aimfor-") as folder, progress_of(job.aim) as shown:
         found = compare_methods(job, Path(folder), splits=splits, shown=shown)
     if as_json:
-        short = [{"split": one["split"], "method": one["method"], **short_label(one)} for one in found]
-        print_json({"aim": job.aim, "measured": short})
+        facts: dict[str, Any] = {"aim": job.aim, "measured": [], "beside": []}
+        for one in found:
+            entry = {"split": one["split"], "method": one["method"], **short_label(one)}
+            facts["beside" if one["beside"] else "measured"].append(entry)
+        print_json(facts)
     else:
         print_comparison(found)
 

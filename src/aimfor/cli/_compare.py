@@ -10,6 +10,7 @@ from aimfor.aims import aim as read_aim
 from aimfor.cli._fit import Fitted, deciding_rows, measured, train
 from aimfor.cli._job import Job
 from aimfor.estimator import Scored, points_of
+from aimfor.model_kinds import MOST_TREE_LABELS, trees_available, warn_of_missing_trees
 from aimfor.training import Candidate, Contest, Observer, Recipe, plain
 
 # Log-loss beside the aim
@@ -20,12 +21,15 @@ def _balanced(recipe: Recipe) -> bool:
 
 
 METHODS = {"log-loss": plain, "balanced log-loss": _balanced}
+FORESTS = "log-loss, trees"
+MOST_SHOWN = 20  # labels, of which the kinds are shown side by side
 
 
 def compare(job: Job, folder: Path, *, splits: int, shown: Observer) -> list[dict[str, Any]]:
     """Log-loss, balanced log-loss and the aim: same model, rows and budget, measured on rows that none of them saw.
 
-    Where several kinds of models compete, the best log-loss candidate of each kind is measured too.
+    Where several kinds of models compete, the best log-loss candidate of each kind is measured too. Log-loss forests
+    are always among them: where trees do not compete, they are trained beside, if their extra is installed.
 
     Args:
         job: what to fit.
@@ -34,24 +38,75 @@ def compare(job: Job, folder: Path, *, splits: int, shown: Observer) -> list[dic
         shown: who shows progress.
 
     Returns:
-        One dict per split, method and label, as `measure_label` gives, with `split` and `method`.
+        One dict per split, method and label, as `measure_label` gives, with `split`, `method` and `beside`, which says
+        that the method is of a kind that did not compete.
     """
     for name, only in (("solver", "sgd"), ("surrogate", "auto")):
         value = job.options.get(name, only)
         if value != only:
             raise ValueError(f"{name} must be {only!r}, whose candidates are compared, got {value!r}")
-    found = []
+    found: list[dict[str, Any]] = []
     if job.time is not None:
         splits = 1  # by time there is but one split
     for split in range(splits):
         again = dataclasses.replace(job, seed=job.seed + split)
         shown.on_stage_begin("reading the data")
-        fitted = train(again.classifier(), again.dataset(folder), shown, job.memory)
+        dataset = again.dataset(folder)
+        fitted = train(again.classifier(), dataset, shown, job.memory)
         assert fitted.contest is not None, "candidates are there without an exact solver"
-        for method, candidate in compared(fitted.contest).items():
-            found += [{"split": split, "method": method, **one} for one in measured(_with(fitted, candidate))]
-        found += [{"split": split, "method": "aimfor", **one} for one in measured(fitted)]
+        methods = {method: (fitted, candidate) for method, candidate in compared(fitted.contest).items()}
+        forests = _forests(again, fitted, shown)
+        methods |= {} if forests is None else {FORESTS: forests}
+        for method, (source, candidate) in methods.items():
+            named = {"split": split, "method": method, "beside": source is not fitted}
+            found += [{**named, **one} for one in measured(_with(source, candidate))]
+        found += [{"split": split, "method": "aimfor", "beside": False, **one} for one in measured(fitted)]
     return found
+
+
+def _forests(job: Job, fitted: Fitted, shown: Observer) -> tuple[Fitted, Candidate] | None:
+    """The best log-loss forest on the same rows, where no trees competed and they can be trained."""
+    assert fitted.contest is not None
+    labels = len(fitted.dataset.label_names)
+    if labels > MOST_TREE_LABELS or any(one.kind == "trees" for one in fitted.contest.candidates):
+        return None
+    if not trees_available():
+        warn_of_missing_trees()
+        return None
+    trees = dataclasses.replace(job, options={**job.options, "model": "trees"})
+    source = train(trees.classifier(), fitted.dataset, shown, job.memory)
+    assert source.contest is not None
+    best = source.contest.best(plain)
+    return None if best is None else (source, best)
+
+
+def side_by_side(fitted: Fitted) -> list[dict[str, Any]]:
+    """Of each kind the best log-loss candidate and the best other one, measured like the answer, which is marked.
+
+    Numbers are means over labels; with very many labels there are none.
+    """
+    contest = fitted.contest
+    if contest is None or len(fitted.dataset.label_names) > MOST_SHOWN:
+        return []
+    groups: dict[tuple[str, bool], list[Candidate]] = {}
+    for one in contest.candidates:
+        groups.setdefault((one.kind, plain(one.recipe)), []).append(one)
+    found = []
+    for (kind, log_loss), own in groups.items():
+        chosen = any(one is contest.winner for one in own)
+        best = contest.winner if chosen else contest._replace(candidates=own).best(lambda _: True)
+        assert best is not None
+        labels = measured(fitted if chosen else _with(fitted, best))
+        rates = {rate: _mean([one["operating"][rate] for one in labels]) for rate in ("precision", "recall", "fpr")}
+        metric = _mean([one["metric"]["ours"] for one in labels])
+        facts = {"kind": kind, "name": best.recipe.name, "log_loss": log_loss, "metric": metric, **rates}
+        found.append({**facts, "chosen": chosen})
+    return found
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def compared(contest: Contest) -> dict[str, Candidate]:

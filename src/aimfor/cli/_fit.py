@@ -113,6 +113,8 @@ def fit(job: Job, out: Path, *, command: str, resume: bool, shown: Observer) -> 
 
 
 def _fit(job: Job, classifier: Classifier, out: Path, place: Path, command: str, run: Run) -> dict[str, Any]:
+    from aimfor.cli._compare import side_by_side  # which trains and measures by this module
+
     started = time.monotonic()
     run.on_stage_begin("reading the data")
     dataset = job.dataset(place)
@@ -124,6 +126,7 @@ def _fit(job: Job, classifier: Classifier, out: Path, place: Path, command: str,
     facts = {
         "aim": str(read_aim(job.aim)),
         "labels": measured(fitted),
+        "kinds": side_by_side(fitted),
         "importance": _importance(fitted, run),
         "candidates": [{**entry, "chosen": bool(np.any(entry["chosen"]))} for entry in classifier.history_],
         "data": {"said": dataset.said, **dataset.summary},

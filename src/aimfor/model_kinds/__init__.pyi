@@ -1,3 +1,4 @@
+from ._auto import MOST_TREE_LABELS as MOST_TREE_LABELS
 from ._kind import MEMORY as MEMORY
 from ._kind import Fit as Fit
 from ._kind import Model as Model
@@ -15,3 +16,5 @@ from ._registry import kind_named as kind_named
 from ._registry import kind_of as kind_of
 from ._table_columns import TableColumn as TableColumn
 from ._table_columns import TableColumns as TableColumns
+from ._trees import trees_available as trees_available
+from ._trees import warn_of_missing_trees as warn_of_missing_trees

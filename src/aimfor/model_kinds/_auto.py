@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,13 +12,12 @@ from torch import Tensor
 from aimfor._base import checks
 from aimfor._base.checks import rule
 from aimfor._base.json import check_entries
-from aimfor._base.warnings import MissingTreesWarning
 from aimfor.model_kinds._average import Average, Member
 from aimfor.model_kinds._forest_search import MOST_FORESTS
 from aimfor.model_kinds._kind import Fit, Model, ModelKind, Task, check_tensors
 from aimfor.model_kinds._networks import LINEAR, MLP
 from aimfor.model_kinds._observers import KindObserver
-from aimfor.model_kinds._trees import TREES, ForestRecipe, trees_available
+from aimfor.model_kinds._trees import TREES, ForestRecipe, trees_available, warn_of_missing_trees
 from aimfor.training import NOISE, Candidate, Contest, JudgedRows, Observer, paired_difference
 
 # The kinds that compete, the strongest first, and the share of the time that is over when each must be done.
@@ -137,12 +135,7 @@ def _competitors(task: Task) -> list[tuple[ModelKind, float]]:
         return [(LINEAR, 1.0)]
     chosen = list(COMPETITORS)
     if not trees_available():
-        warnings.warn(
-            "boosted trees, on most tables the strongest kind of model, would compete too after: "
-            "pip install 'aimfor[boosting]'",
-            MissingTreesWarning,
-            stacklevel=checks.callers_level(),
-        )
+        warn_of_missing_trees()
     if not trees_available() or task.problem.num_outputs > MOST_TREE_LABELS:
         chosen = [(kind, share) for kind, share in chosen if kind is not TREES]
     return chosen

@@ -6,6 +6,7 @@ docs/boosting.md. So every forest is trained by log-loss, and the aim chooses wh
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from torch import Tensor
 from aimfor._base import checks
 from aimfor._base.checks import rule
 from aimfor._base.json import check_entries
+from aimfor._base.warnings import MissingTreesWarning
 from aimfor.boosting import Forest, ForestAverage, add_forests
 from aimfor.model_kinds._forest_search import STAGE, ForestSearch, forest_scores, plain_average
 from aimfor.model_kinds._kind import Fit, Model, ModelKind, OnnxGraph, Task
@@ -185,3 +187,13 @@ def trees_available() -> bool:
     from importlib.util import find_spec
 
     return find_spec("lightgbm") is not None
+
+
+def warn_of_missing_trees() -> None:
+    """Say in one line what the extra would add."""
+    warnings.warn(
+        "boosted trees, on most tables the strongest kind of model, would compete too after: "
+        "pip install 'aimfor[boosting]'",
+        MissingTreesWarning,
+        stacklevel=checks.callers_level(),
+    )

@@ -31,7 +31,8 @@ def render(facts: Mapping[str, Any]) -> str:
             step, chosen; `history`, dicts of stage, candidate, step, value, violation, multiplier, threshold,
             surrogate, exact, one per look, names as in `candidates`; `data`, a dict of said, rows (part to count) and
             columns (dicts of name, kind, reason, missing, mean, scale, categories); `importance`, what `explain`
-            gives, which may be absent; `made`, texts by name;
+            gives, and `kinds`, dicts of kind, name, log_loss, metric, rates and chosen, which both may be absent;
+            `made`, texts by name;
             `confidence`, a number or None. Numbers may be None, and those that are not finite are shown as missing.
 
     Returns:

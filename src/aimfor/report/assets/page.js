@@ -314,13 +314,34 @@ function storyCards() {
   });
 }
 
+// The kinds of models beside the answer, on the rows that measure.
+function kindsTable() {
+  const kinds = facts.kinds ?? [];
+  if (kinds.length < 2) return [];
+  const numeric = (title, field, format) =>
+    ({ title, numeric: true, value: (one) => one[field], show: (one) => format(one[field]) });
+  const columns = [
+    { title: "Kind", value: (one) => one.kind },
+    { title: "Trained by", value: (one) => (one.log_loss ? "log-loss" : one.kind === "linear" || one.kind === "mlp"
+      ? "aim or balanced log-loss" : "average") },
+    { title: "Best candidate", wrap: true, value: (one) => one.name },
+    numeric(facts.labels[0].metric.name, "metric", number),
+    ...Object.entries(RATES).map(([rate, title]) => numeric(title, rate, percent)),
+    { title: "Choice", value: (one) => (one.chosen ? "chosen" : "") },
+  ];
+  const hint = `The best of each kind on validation rows, each with its own threshold, measured on ${facts.labels[0].on}.`;
+  return [html("p", { class: "hint" }, hint), table("Kinds", columns, kinds, { chosen: (one) => one.chosen })];
+}
+
 function showTraining() {
   const columns = [
     { title: "Candidate", value: (one) => one.name },
+    { title: "Kind", value: (one) => one.kind ?? "" },
     { title: "On validation rows", numeric: true, value: (one) => one.value, show: (one) => number(one.value) },
     { title: "Step", numeric: true, value: (one) => one.step, show: (one) => whole(one.step) },
     { title: "Choice", value: (one) => (one.chosen ? "chosen" : "") },
   ];
+  section("training").append(...kindsTable());
   const hint = "The chosen candidate in green, the others faint.";
   section("training").append(html("p", { class: "hint" }, hint), html("div", { class: "grid small" }, ...storyCards()),
     table("Candidates", columns, facts.candidates, { chosen: (one) => one.chosen }));
