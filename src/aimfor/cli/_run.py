@@ -125,5 +125,7 @@ class Run(Observer):
 
 
 def _evaluation(entries: list[Any]) -> Evaluation:
-    numbers: list[Any] = [math.nan if value is None else value for value in entries]
-    return Evaluation(*numbers)
+    texts, numbers = entries[:2], [math.nan if value is None else value for value in entries[2:]]
+    if not all(isinstance(one, str) for one in texts) or not all(isinstance(one, (int, float)) for one in numbers):
+        raise TypeError("an evaluation must be two names and numbers")
+    return Evaluation(*texts, *numbers)

@@ -163,7 +163,7 @@ def score_rows(
         for features, batch in scorer.pieces(source, drift, ids):
             write(_output(scorer, features, batch, ids, threshold, drift))
             count += features.shape[0]
-    remarks = [] if isinstance(source, Matrix) else [remark._asdict() for remark in source.remarks]
+    remarks = _remarks(source)
     return Scored(count, columns, remarks + drift.remarks(scorer.labels))
 
 
@@ -278,7 +278,7 @@ def _evaluated(
     for label, limit in enumerate(scorer.thresholds(None)):
         if limit is not None:
             drift.add_alarms_(label, int((found[:, label] >= limit).sum()))
-    remarks = [] if isinstance(source, Matrix) else [remark._asdict() for remark in source.remarks]
+    remarks = _remarks(source)
     remarks += drift.remarks(scorer.labels)
     if read.present is not None:
         text = f"{int((~read.present).sum()):,} rows without a label were left out"
@@ -300,6 +300,13 @@ def _evaluated(
             entry["segments"] = segments_of(cut[0], **own, point=scorer.points[index], level=entry["level"])
         measured.append(entry)
     return measured, remarks
+
+
+def _remarks(source: Table | Matrix) -> list[dict[str, Any]]:
+    """What is remarkable about the files. The kind of a column is no question any more: the model knows it."""
+    if isinstance(source, Matrix):
+        return []
+    return [remark._asdict() for remark in source.remarks if remark.kind != "nearly numeric"]
 
 
 def _joined(segments: list[pa.Array]) -> list[pa.Array]:

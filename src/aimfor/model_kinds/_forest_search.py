@@ -104,11 +104,15 @@ class ForestSearch:
         self.observer.save(STAGE, SavedState({"forests": place + 1}, tensors))
 
     def _restore(self, state: SavedState) -> None:
+        problem = self.task.problem
+        width = problem.num_features if problem.columns is None else len(problem.columns.columns)
         for place in range(int(state.facts["forests"])):
             for label, forests in enumerate(self.found):
                 prefix = f"{label}.{place}."
                 own = {name.removeprefix(prefix): one for name, one in state.tensors.items() if name.startswith(prefix)}
                 forests[place] = Forest.from_tensors(own)
+                found = forests[place].num_features
+                checks.rule(found == width, "a forest", f"must read {width} columns", found)
 
 
 def forest_scores(

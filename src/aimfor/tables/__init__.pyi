@@ -5,6 +5,8 @@ from ._dataset import SplitPart as SplitPart
 from ._dataset import features_of as features_of
 from ._dataset import labels_of as labels_of
 from ._dataset import prepare as prepare
+from ._duplicates import fitted_share as fitted_share
+from ._duplicates import hashed as hashed
 from ._features import column_facts as column_facts
 from ._formats import output_suffix as output_suffix
 from ._grids import Grid as Grid
@@ -19,8 +21,6 @@ from ._sql import store_query as store_query
 from ._sql import without_password as without_password
 from ._storage import as_path as as_path
 from ._storage import is_remote as is_remote
-from ._suspicions import fitted_share as fitted_share
-from ._suspicions import hashed as hashed
 from ._table import MemoryTable as MemoryTable
 from ._table import Remark as Remark
 from ._table import Table as Table

@@ -15,20 +15,14 @@ from scipy import sparse
 from aimfor._base.errors import DataError
 from aimfor._base.stored_rows import RowWriter, StoredRows
 from aimfor.tables._columns import check_name, said
+from aimfor.tables._duplicates import MOST_COMPARED, hash_sample, row_hashes, with_twins_together
 from aimfor.tables._labels import Labels, read_labels
 from aimfor.tables._matrix import Matrix, widened
 from aimfor.tables._preparation import Preparation
 from aimfor.tables._reading import SIZE
 from aimfor.tables._row_columns import groups_of, times_of, weights_of
 from aimfor.tables._split import DROPPED, PARTS, check_classes, split_rows
-from aimfor.tables._suspicions import (
-    MOST_COMPARED,
-    hash_sample,
-    later_than,
-    row_hashes,
-    suspicious_columns,
-    with_twins_together,
-)
+from aimfor.tables._suspicions import later_than, suspicious_columns
 from aimfor.tables._table import MemoryTable, Remark, Table
 
 MEMORY = 256 * 2**20  # bytes of features that are held in memory

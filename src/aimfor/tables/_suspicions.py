@@ -1,29 +1,23 @@
-"""What a careful colleague would notice: columns that give the label away, equal rows in several parts of the split."""
+"""What a careful colleague would notice: columns that give the label away, or that lie after the event."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from aimfor.tables._columns import is_date, moments, numbers, texts
+from aimfor.tables._columns import is_date, moments
 from aimfor.tables._features import Categories, ColumnFeatures, Dates, Numbers, Words
 from aimfor.tables._labels import Labels
 from aimfor.tables._preparation import Preparation
 from aimfor.tables._reading import one_line
-from aimfor.tables._split import PARTS
-from aimfor.tables._table import BatchSource, Remark, Table
+from aimfor.tables._table import Remark, Table
 
-MOST_COMPARED = 2_000_000  # rows that are compared with each other
 MOST_ROWS = 20_000  # training rows in which a column is compared with the label
 FEWEST_OF_A_CLASS = 10
 GIVES_AWAY = 0.99  # area under the ROC curve of a column alone, from which on it is suspicious
 BINS = 32
 MOST_LABELS = 20  # labels that columns are compared with
-BY_CHANCE = 1e-3  # twins that a row may be expected to have; with fewer, a twin is a copy
-HASHES = 256  # of training rows, that a model keeps
 AFTER = 0.95  # share of the rows in which a date lies after the time of the row
 
 
@@ -131,107 +125,3 @@ def later_than(source: Table, preparation: Preparation, time: str | None) -> lis
         for name in after
         if both[name] >= 20 and after[name] >= AFTER * both[name]
     ]
-
-
-# Equal rows
-
-
-def row_hashes(source: BatchSource, preparation: Preparation) -> np.ndarray:
-    """A number for each row, uint64, that is the same where all columns are that the model uses."""
-    return np.concatenate(
-        list(hashed_batches(source.batches(preparation.inputs, texts=preparation.texts), preparation))
-    )
-
-
-def hashed_batches(batches: Iterator[pa.RecordBatch], preparation: Preparation) -> Iterator[np.ndarray]:
-    """The hashes of the rows of each batch."""
-    return (hashed(batch, preparation) for batch in batches)
-
-
-def hashed(batch: pa.RecordBatch, preparation: Preparation) -> np.ndarray:
-    """The hashes of some rows."""
-    found = np.full(batch.num_rows, 0x9E3779B97F4A7C15, dtype=np.uint64)
-    for part in preparation.parts_:
-        found = _mixed(found * np.uint64(0x100000001B3) ^ _cells(part, batch.column(part.name)))
-    return found
-
-
-def _cells(part: ColumnFeatures, array: pa.Array) -> np.ndarray:
-    if isinstance(part, (Numbers, Dates)):
-        values = (
-            numbers(part.name, array, part.decimal or ".")
-            if isinstance(part, Numbers)
-            else moments(part.name, array, part.form)
-        )
-        return _mixed((values + 0.0).astype(np.float64).view(np.uint64))  # 0.0 makes -0 a 0
-    encoded = texts(part.name, array).dictionary_encode()
-    codes = [_text_code(text) for text in encoded.dictionary.to_pylist()] + [0]
-    places = encoded.indices.fill_null(len(codes) - 1).to_numpy(zero_copy_only=False)
-    return np.array(codes, dtype=np.uint64)[places]
-
-
-def _text_code(text: str) -> int:
-    code = 0xCBF29CE484222325
-    for byte in text.encode()[:200]:
-        code = (code ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
-    return code
-
-
-def _mixed(codes: np.ndarray) -> np.ndarray:
-    codes = (codes ^ (codes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    return codes ^ (codes >> np.uint64(27))
-
-
-def with_twins_together(
-    source: BatchSource, preparation: Preparation, split: np.ndarray, hashes: np.ndarray, *, fixed: bool
-) -> tuple[np.ndarray, Remark | None]:
-    """The split with rows that are copies of each other in one part, and what to say of them.
-
-    Args:
-        source: the rows.
-        preparation: whose columns are compared.
-        split: the part of each row.
-        hashes: of the rows.
-        fixed: the split follows groups or times, and stays as it is.
-    """
-    used = np.flatnonzero(split < len(PARTS))
-    _, first, inverse = np.unique(hashes[used], return_index=True, return_inverse=True)
-    home = split[used][first][inverse]
-    apart = np.flatnonzero(home != split[used])
-    apart = apart[_are_copies(source, preparation, used[apart], len(split))] if len(apart) else apart
-    if not len(apart):
-        return split, None
-    moved = split.copy()
-    if fixed:
-        end = "and stay there, as the split follows --group or --time"
-    else:
-        moved[used[apart]] = home[apart]
-        end = "and were put together, as a model could learn them by heart"
-    return moved, Remark("duplicates", None, f"{len(apart):,} rows equal a row in another part of the split, {end}")
-
-
-def _are_copies(source: BatchSource, preparation: Preparation, rows: np.ndarray, total: int) -> np.ndarray:
-    """Whether each of these rows, which have a twin, has more than chance gives: its values are too rare together."""
-    twins = np.full(len(rows), np.log(total))  # logarithm of the twins that independent columns would give
-    for part in preparation.parts_:
-        batches = source.batches([part.name], texts=[part.name] if part.from_texts else [])
-        codes = np.concatenate([_cells(part, batch.column(0)) for batch in batches])
-        _, inverse, counts = np.unique(codes, return_inverse=True, return_counts=True)
-        twins += np.log(counts[inverse[rows]] / total)
-        if (twins < np.log(BY_CHANCE)).all():
-            break
-    return twins < np.log(BY_CHANCE)
-
-
-def hash_sample(hashes: np.ndarray, split: np.ndarray) -> tuple[str, ...] | None:
-    """Hashes of some training rows; None where rows that were not trained on have many of them too."""
-    train, others = np.unique(hashes[split == 0]), hashes[(split == 1) | (split == 2)]
-    sample = train[:: max(1, len(train) // HASHES)][:HASHES]
-    if len(sample) < 20 or np.isin(sample, others).mean() > 0.1:
-        return None
-    return tuple(f"{code:016x}" for code in sample.tolist())
-
-
-def fitted_share(hashes: np.ndarray, sample: tuple[str, ...]) -> float:
-    """The share of the kept training rows that are among some rows."""
-    return float(np.isin(np.array([int(code, 16) for code in sample], dtype=np.uint64), hashes).mean())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -145,28 +145,31 @@ class Training:
         facts = {"step": self.step, "fruitless": self.fruitless, "batches": self.batches.kept(), "best": best}
         return SavedState(facts, tensors)
 
-    def restore(self, kept: SavedState) -> None:
-        """Resume from a state that `kept` gave for the same rows, recipes and budget."""
+    def restore(self, kept: SavedState, num_validation: int) -> None:
+        """Resume from a state that `kept` gave for the same rows, recipes and budget; refuse one of another form."""
         facts, tensors = kept
-        self.heads.load_state_dict(_below("heads", tensors))
+        self.heads.load_state_dict(_alike(self.heads.state_dict(), _below("heads", tensors)))
         state = self.optimiser.state_dict()
-        for index in range(len(state["param_groups"][0]["params"])):
+        for index, parameter in enumerate(self.heads.parameters()):
             if own := _below(f"optimiser.{index}", tensors):
-                state["state"][index] = own
+                moments = {"step": torch.zeros(()), "exp_avg": parameter, "exp_avg_sq": parameter}
+                state["state"][index] = _alike(moments, own)
         self.optimiser.load_state_dict(state)
         for index, loss in self.objectives.losses():
-            loss.load_state_dict(_below(f"loss.{index}", tensors))
-        self.step, self.fruitless = int(facts["step"]), int(facts["fruitless"])
+            loss.load_state_dict(_alike(loss.state_dict(), _below(f"loss.{index}", tensors)))
+        self.step, self.fruitless = (_number(facts[name], int) for name in ("step", "fruitless"))
         self.batches.restore(facts["batches"])
+        scores = torch.zeros(num_validation, self.heads.num_labels)
+        learned = self.objectives.learned()
         self.best = [
             Candidate(
                 recipe,
-                -math.inf if value is None else value,
-                -math.inf if merit is None else merit,
-                tensors[f"best.{index}.scores"].numpy(),
-                _below(f"best.{index}.tensors", tensors),
-                step,
-                _below(f"best.{index}.loss", tensors),
+                -math.inf if value is None else _number(value, float),
+                -math.inf if merit is None else _number(merit, float),
+                _alike({"scores": scores}, {"scores": tensors[f"best.{index}.scores"]})["scores"].numpy(),
+                _alike(self.heads.head(index), _below(f"best.{index}.tensors", tensors)),
+                _number(step, int),
+                _alike(learned[index], _below(f"best.{index}.loss", tensors)),
             )
             for index, (recipe, (value, merit, step)) in enumerate(zip(self.recipes, facts["best"], strict=True))
         ]
@@ -175,6 +178,21 @@ class Training:
     def _set_rate(self) -> None:
         for group in self.optimiser.param_groups:
             group["lr"] = 0.5 * self.budget.rate * (1 + math.cos(math.pi * self.step / self.budget.steps))
+
+
+def _number(value: Any, kind: type[int] | type[float]) -> Any:
+    """A number of a saved state, which may hold anything."""
+    if isinstance(value, bool) or not isinstance(value, (int, kind)):
+        raise TypeError(f"a number was expected, got {str(value)[:50]!r}")
+    return kind(value)
+
+
+def _alike(wanted: Mapping[str, Tensor], found: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors that were found, if they have the names, shapes and types of the wanted ones."""
+    forms = [{name: (one.dtype, tuple(one.shape)) for name, one in every.items()} for every in (wanted, found)]
+    if forms[0] != forms[1]:
+        raise ValueError(f"tensors like {str(forms[0])[:200]} were expected, got {str(forms[1])[:200]}")
+    return found
 
 
 def _below(prefix: str, tensors: Any) -> dict[str, Tensor]:
@@ -224,7 +242,7 @@ def train(
     observer.on_stage_begin(stage)
     if (kept := observer.saved(stage)) is not None:
         with resuming(stage):
-            training.restore(kept)
+            training.restore(kept, len(validation))
     else:
         evaluate()
     heads.train()

@@ -72,5 +72,5 @@ def resuming(stage: str) -> Iterator[None]:
     """Restore the saved state of a stage inside this context. A state that does not fit raises a ValueError."""
     try:
         yield
-    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"the saved state of stage {stage!r} does not fit this training: {error}") from error

@@ -167,9 +167,9 @@ class BatchOrder:
     def restore(self, kept: Mapping[str, Any]) -> None:
         """Resume at a position that `kept` gave."""
         self.generator.bit_generator.state = kept["generator"]
-        if kept["taken"]:
+        if taken := int(kept["taken"]):
             self._begin_epoch()
-            self._taken = kept["taken"]
+            self._taken = min(max(taken, 0), self.count)
 
     def _begin_epoch(self) -> None:
         self._before = self.generator.bit_generator.state

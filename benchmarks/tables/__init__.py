@@ -1,0 +1,1 @@
+"""How the program reads tables: its warnings, and its features of large categories."""
