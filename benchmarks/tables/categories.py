@@ -116,7 +116,7 @@ def features(way: str, parts: Sequence[dict[str, np.ndarray]], labels: np.ndarra
     found = [preparation.transform(table) for table in tables]
     if way in ("one", "hash") or not large:
         return found
-    encoder = TargetEncoder(target_type="binary", random_state=0)
+    encoder = TargetEncoder(target_type="binary", random_state=0)  # pyright: ignore[reportArgumentType]
     cells = [np.column_stack([part[name] for name in large]) for part in parts]
     chances = [encoder.fit_transform(cells[0], labels), *(encoder.transform(other) for other in cells[1:])]
     odds = [np.log(np.clip(one, 1e-4, 1 - 1e-4) / (1 - np.clip(one, 1e-4, 1 - 1e-4))) for one in chances]
@@ -167,7 +167,9 @@ def best_of(model: str, X: list[np.ndarray], y: Sequence[np.ndarray], seed: int)
         else:
             classifier = MLPClassifier((64,), alpha=penalty, early_stopping=True, max_iter=40, random_state=seed)
         classifier.fit(X[0], y[0])
-        areas = [average_precision_score(y[part], classifier.predict_proba(X[part])[:, 1]) for part in (1, 2)]
+        areas = [
+            average_precision_score(y[part], np.asarray(classifier.predict_proba(X[part]))[:, 1]) for part in (1, 2)
+        ]
         found.append((areas[0], areas[1], penalty))
     _, test, chosen = max(found)
     return float(test), chosen

@@ -28,7 +28,7 @@ def load(name: str, folder: Path) -> tuple[pa.Table, list[str]] | None:
 
 def _numbers_and_categories(name: str, folder: Path) -> tuple[pa.Table, list[str]]:
     rows = (sets.BINARY | sets.MULTILABEL)[name](folder)
-    numbers = rows.numbers.toarray() if sparse.issparse(rows.numbers) else rows.numbers
+    numbers = rows.numbers.toarray() if isinstance(rows.numbers, sparse.csr_matrix) else rows.numbers
     columns = {f"number {index}": _narrow(column) for index, column in enumerate(numbers.T)}
     columns |= {f"category {index}": pa.array(column.tolist()) for index, column in enumerate(rows.categories.T)}
     labels = [LABEL] if rows.labels.shape[1] == 1 else [f"{LABEL} {index}" for index in range(rows.labels.shape[1])]
@@ -52,7 +52,7 @@ def _sms_spam(folder: Path) -> tuple[pa.Table, list[str]]:
 def _goemotions(folder: Path) -> tuple[pa.Table, list[str]]:
     with gzip.open(folder / "goemotions" / "train.tsv.gz", "rt", encoding="utf-8") as file:
         lines = [line.rstrip("\n").split("\t") for line in file][:20_000]
-    table = {"text": [line[0] for line in lines]}
+    table: dict[str, list[object]] = {"text": [line[0] for line in lines]}
     labels = [f"{LABEL} {number}" for number in range(28)]
     for number, label in enumerate(labels):
         table[label] = [int(str(number) in line[1].split(",")) for line in lines]
