@@ -20,6 +20,7 @@ from benchmarks.shared import page
 from benchmarks.shared.cells import ROOT
 from benchmarks.suite import sections as suite
 from benchmarks.suite.suite import AIMS
+from benchmarks.trees import sections as trees
 
 FOLDER = ROOT / "docs" / "results"
 # One page for each question. The first section of a page gives its title.
@@ -30,7 +31,7 @@ PAGES = {
     "many_labels": (paper.many_labels_section,),
     "promises": (suite.held_section, decisions.confidence_section),
     "rivals": (rivals.section, rivals.budget_section, rivals.cost_section),
-    "trees": (rivals.trees_section,),
+    "trees": (rivals.trees_section, trees.averages_section, trees.categories_section, trees.small_forests_section),
     "one_recipe": (suite.recipe_section,),
     "figure_1": (paper.figure_1_section,),
     "image_features": (paper.cifar10_linear_section,),

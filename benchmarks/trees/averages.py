@@ -10,10 +10,10 @@ lowest log-loss there, and "average" is `model="trees"`. Measured: the exact met
 """
 
 import argparse
-import math
 import time
 import warnings
 from collections import defaultdict
+from statistics import fmean
 
 import numpy as np
 import torch
@@ -24,10 +24,13 @@ from aimfor.training import Data, FeatureRows, Observer, Scaling
 from benchmarks.shared import page, sets
 from benchmarks.shared.cells import Cells
 from benchmarks.shared.data import data_folder
+from benchmarks.shared.spread import spread
 
 NAME = "trees_averages"
 AIMS = ("recall@precision>=0.9", "precision@recall>=0.9", "tpr@fpr<=0.01", "aucpr", "f1")
 OURS, OTHERS = "average", ("by metric", "by log-loss")
+# A set is even within 0.002.
+WON, EVEN, LOST = (lambda mean: mean > 0.002), (lambda mean: abs(mean) <= 0.002), (lambda mean: mean < -0.002)
 
 
 class Forests(Observer):
@@ -72,18 +75,23 @@ def log_loss(scores: np.ndarray, labels: np.ndarray) -> float:
     return float(np.logaddexp(0, np.where(labels == 1, -scores, scores)).mean())
 
 
+def differences(cells: Cells, other: str, aim: str) -> dict[str, float]:
+    """For each set the metric of the average minus that of another method, a mean over splits."""
+    by_set = defaultdict(list)
+    for row in cells.find(aim=aim, method=OURS):
+        (beside,) = cells.find(set=row["set"], split=row["split"], aim=aim, method=other)
+        by_set[row["set"]].append(float(row["test"]) - float(beside["test"]))
+    return {name: fmean(values) for name, values in by_set.items()}
+
+
 def report(cells: Cells) -> None:
     print("| average minus | aim | difference | sets won, even, lost |\n|---|---|---|---|")
     for other in OTHERS:
         for aim in AIMS:
-            by_set = defaultdict(list)
-            for row in cells.find(aim=aim, method=OURS):
-                (beside,) = cells.find(set=row["set"], split=row["split"], aim=aim, method=other)
-                by_set[row["set"]].append(float(row["test"]) - float(beside["test"]))
-            means = np.array([np.mean(one) for one in by_set.values()])
-            error = means.std(ddof=1) / math.sqrt(len(means)) if len(means) > 1 else math.nan
-            counts = [int((means > 0.002).sum()), int((np.abs(means) <= 0.002).sum()), int((means < -0.002).sum())]
-            print(f"| {other} | {aim} | {means.mean():+.4f} ± {error:.4f} | {', '.join(map(str, counts))} |")
+            means = list(differences(cells, other, aim).values())
+            gain = spread(means)
+            counts = [sum(check(mean) for mean in means) for check in (WON, EVEN, LOST)]
+            print(f"| {other} | {aim} | {gain.mean:+.4f} ± {gain.error:.4f} | {', '.join(map(str, counts))} |")
 
 
 def main() -> None:

@@ -12,7 +12,6 @@ Measured: the exact metric of the aim on the rows that judge.
 """
 
 import argparse
-import math
 import time
 import warnings
 from collections import defaultdict
@@ -28,6 +27,7 @@ from aimfor.training import Data, FeatureRows, Scaling
 from benchmarks.shared import page, sets
 from benchmarks.shared.cells import Cells
 from benchmarks.shared.data import data_folder
+from benchmarks.shared.spread import Spread, spread
 from benchmarks.trees.averages import AIMS, Forests
 
 NAME = "trees_categories"
@@ -76,18 +76,20 @@ def differences(cells: Cells, aim: str) -> dict[str, np.ndarray]:
     return {name: np.array(values) for name, values in found.items()}
 
 
-def report(cells: Cells) -> None:
-    print(f"| columns minus codes | {' | '.join(AIMS)} |\n|{'---|' * (1 + len(AIMS))}")
+def rows_of(cells: Cells) -> list[list[str]]:
+    """One row for each set and one for their mean, each with a difference for every aim."""
     by_aim = {aim: differences(cells, aim) for aim in AIMS}
-    for name in by_aim[AIMS[0]]:
-        print(f"| {name} | {' | '.join(_shown(by_aim[aim][name]) for aim in AIMS)} |")
-    means = [_shown(np.array([values.mean() for values in by_aim[aim].values()])) for aim in AIMS]
-    print(f"| mean over sets | {' | '.join(means)} |")
+    found = [[name, *(signed(spread(by_aim[aim][name])) for aim in AIMS)] for name in by_aim[AIMS[0]]]
+    means = [spread([values.mean() for values in by_aim[aim].values()]) for aim in AIMS]
+    return [*found, ["mean over tables", *map(signed, means)]]
 
 
-def _shown(values: np.ndarray) -> str:
-    error = values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-    return f"{values.mean():+.4f} ± {error:.4f}"
+def signed(gain: Spread) -> str:
+    return f"{gain.mean:+.3f} ± {gain.error:.3f}"
+
+
+def report(cells: Cells) -> None:
+    print(page.grid(["columns minus codes", *AIMS], rows_of(cells)))
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ import numpy as np
 
 import aimfor
 from aimfor.boosting import metric, objective, starting_score
-from benchmarks.shared import sets
+from benchmarks.shared import page, sets
 from benchmarks.shared.cells import RESULTS, Cells
 from benchmarks.shared.data import data_folder
 from benchmarks.shared.spread import spread
@@ -111,20 +111,24 @@ def run(cells: Cells, name: str, split: int, folder) -> None:
     print(f"{name}, split {split}: done", flush=True)
 
 
-def report(cells: Cells) -> str:
-    """Difference to log-loss on test rows: mean over sets of the mean over splits, with its standard error."""
-    lines = ["| | " + " | ".join(AIMS) + " |", "|---" * (len(AIMS) + 1) + "|"]
+def rows_of(cells: Cells) -> list[list[str]]:
+    """The level of log-loss and differences to it on test rows: means over sets with their standard errors."""
     level = [f"{spread(_by_set(cells, LOG_LOSS, aim).values()).mean:.3f}" for aim in AIMS]
-    lines.append(f"| log-loss, level | {' | '.join(level)} |")
+    found = [["log-loss, level", *level]]
     for method in METHODS[1:]:
         entries = []
         for aim in AIMS:
             ours, plain = (_by_set(cells, one, aim) for one in (method, LOG_LOSS))
             gain = spread(ours[name] - plain[name] for name in ours)
             entries.append(f"{gain.mean:+.3f} ± {gain.error:.3f}")
-        lines.append(f"| {method} | {' | '.join(entries)} |")
+        found.append([f'`"{method}"`', *entries])
+    return found
+
+
+def report(cells: Cells) -> str:
     counted = {row["set"] for row in cells.rows}
-    return "\n".join([*lines, f"\n{len(counted)} sets, {len(cells.rows)} cells"])
+    table = page.grid(["method", *AIMS], rows_of(cells))
+    return f"{table}\n\n{len(counted)} sets, {len(cells.rows)} cells"
 
 
 def _by_set(cells: Cells, method: str, aim: str) -> dict[str, float]:

@@ -31,3 +31,11 @@ def test_another_number_is_found(claims):
     known = claims.readme_claims()
     assert len(list(claims.faults("README.md", page.replace("| 0.656 |", "| 0.657 |"), known))) == 1
     assert len(list(claims.faults("README.md", page.replace("0.257", "0.258"), known))) == 1
+
+
+def test_another_number_of_averaged_forests_is_found(claims):
+    page = (ROOT / "docs" / "estimators.md").read_text()
+    known = claims.estimator_claims()
+    assert list(claims.faults("estimators", page, known)) == []
+    assert len(list(claims.faults("estimators", page.replace("| +0.004 ± 0.004 |", "| +0.014 ± 0.004 |"), known))) == 1
+    assert len(list(claims.faults("estimators", page.replace("On 22 public", "On 23 public"), known))) == 1
