@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,15 +21,14 @@ from aimfor.model_kinds._observers import KindObserver
 from aimfor.model_kinds._trees import TREES, ForestRecipe, trees_available, warn_of_missing_trees
 from aimfor.training import NOISE, Candidate, Contest, JudgedRows, Observer, paired_difference
 
-# The kinds that compete, the strongest first, and the share of the time that is over when each must be done.
-COMPETITORS: tuple[tuple[ModelKind, float], ...] = ((TREES, 0.6), (LINEAR, 0.75), (MLP, 1.0))
-# Averages of the winners of these kinds are tried. Forests count for more: they are the strongest and already many.
-AVERAGES: tuple[dict[str, float], ...] = (
-    {"trees": 3.0, "mlp": 1.0},
-    {"trees": 3.0, "linear": 1.0},
-    {"trees": 2.0, "linear": 1.0, "mlp": 1.0},
-    {"linear": 1.0, "mlp": 1.0},
-)
+# The kinds that compete, the strongest first, and the share of the time that is over when each must be done. Aims gain
+# nothing in networks on tables (docs/results/networks.md), so the network is trained by log-loss, in half the time.
+COMPETITORS: tuple[tuple[ModelKind, float], ...] = ((TREES, 0.6), (LINEAR, 0.75), (replace(MLP, aimed=False), 1.0))
+# The winners of these kinds are averaged. Forests count for more: they are the strongest and already many.
+SHARES = {"trees": 3.0, "mlp": 1.0}
+# The average is kept unless a single kind beats it by this many standard deviations of the mean difference. The best of
+# several looks better than it is on the rows that choose it, and the average is rarely far behind.
+EVIDENCE = 2.0
 # Of sparse rows with more features than this only the linear model learns in reasonable time.
 MOST_SPARSE_FEATURES = 5000
 # Each label needs forests of its own.
@@ -53,25 +53,21 @@ class AutoKind(ModelKind):
         fits = _fits(task, observer)
         num_classes = task.problem.num_outputs if task.problem.multiclass else None
         judged = JudgedRows.of(task.aim, task.validation, num_classes)
-        winners = {name: fit.contest.winner for name, fit in fits.items()}
-        averages: dict[str, Model] = {}
         candidates = [candidate for fit in fits.values() for candidate in fit.contest.candidates]
-        options = list(winners.values())
-        for shares in AVERAGES:
-            if len(fits) > 1 and shares.keys() <= winners.keys():
-                scores = [winners[name].scores for name in shares]
-                models = [fits[name].model for name in shares]
-                average = Average.of(models, [*shares.values()], scores, judged.weights, task.problem.multiclass)
-                candidate = _candidate(shares, average.combine(scores), judged)
-                averages[candidate.recipe.name] = average
-                options.append(candidate)
-        candidates += options[len(winners) :]
-        chosen = _choose(options, judged, task.seed)
+        options = [fit.contest.winner for fit in fits.values()]
+        average = None
+        if SHARES.keys() <= fits.keys():
+            scores = [fits[name].contest.winner.scores for name in SHARES]
+            models = [fits[name].model for name in SHARES]
+            average = Average.of(models, [*SHARES.values()], scores, judged.weights, task.problem.multiclass)
+            options.insert(0, _candidate(average.combine(scores), judged))
+            candidates.append(options[0])
+        chosen = _choose(options, judged, NOISE if average is None else EVIDENCE, task.seed)
         place = next(index for index, one in enumerate(candidates) if one is chosen)
 
         def model_of(candidate: Candidate) -> Model:
-            if candidate.kind == self.name:
-                return averages[candidate.recipe.name]
+            if average is not None and candidate.kind == self.name:
+                return average
             return Average.alone(fits[candidate.kind].model_of(candidate), task.problem.multiclass)
 
         return Fit(Contest(candidates, place), model_of)
@@ -141,18 +137,18 @@ def _competitors(task: Task) -> list[tuple[ModelKind, float]]:
     return chosen
 
 
-def _candidate(shares: Mapping[str, float], scores: np.ndarray, judged: JudgedRows) -> Candidate:
-    recipe: Any = ForestRecipe(f"average of {', '.join(shares)}", averaged=True)
+def _candidate(scores: np.ndarray, judged: JudgedRows) -> Candidate:
+    recipe: Any = ForestRecipe(f"average of {', '.join(SHARES)}", averaged=True)
     return Candidate(recipe, *judged.judge(scores), scores, {}, 0, {}, AutoKind.name)
 
 
-def _choose(options: Sequence[Candidate], judged: JudgedRows, seed: int) -> Candidate:
-    """The first, unless another beats it by more than the noise of these rows."""
+def _choose(options: Sequence[Candidate], judged: JudgedRows, evidence: float, seed: int) -> Candidate:
+    """The first, unless another beats it by so many standard deviations of the mean difference on these rows."""
     first, best = options[0], max(options, key=lambda one: one.merit)
     if best is first or judged.blind:
         return first
     mean, deviation = paired_difference(best, first, judged.aim, judged.labels, judged.weights, seed)
-    return best if mean > NOISE * deviation else first
+    return best if mean > evidence * deviation else first
 
 
 AUTO = AutoKind()

@@ -126,12 +126,14 @@ class NetworkKind(ModelKind):
         name: in the registry.
         rate, batch_size: of training where none is given. By trial; benchmarks/README.md says on which rows, and how
             little is between them.
+        aimed: whether candidates are trained for the aim beside those of log-loss.
         foreign: whether the module is a user's, which may draw while it trains.
     """
 
     name: str
     rate: float = 0.01
     batch_size: int = 512
+    aimed: bool = True
     foreign: ClassVar[bool] = False
     incremental = True
 
@@ -153,6 +155,7 @@ class NetworkKind(ModelKind):
                 training,
                 single=single_recipe(settings, task.aim),
                 restarts=settings.restarts,
+                aimed=self.aimed,
                 decays=self.decays(settings, problem.num_outputs),
             )
         candidates = [one._replace(kind=self.name) for one in contest.candidates]

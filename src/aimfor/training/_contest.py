@@ -136,7 +136,9 @@ class HeadTraining:
         return evaluated(heads, recipes, self.validation.rows, self.judged.judge, 0, self.multiclass)
 
 
-def compete(training: HeadTraining, *, single: Recipe | None, restarts: int, decays: Sequence[float]) -> Contest:
+def compete(
+    training: HeadTraining, *, single: Recipe | None, restarts: int, decays: Sequence[float], aimed: bool = True
+) -> Contest:
     """Train candidates and choose among them on the validation rows.
 
     Args:
@@ -144,6 +146,7 @@ def compete(training: HeadTraining, *, single: Recipe | None, restarts: int, dec
         single: the only recipe to train; None for all of them.
         restarts: candidates from scratch for each recipe.
         decays: tried with log-loss.
+        aimed: whether heads are trained for the aim after those of log-loss.
 
     Returns:
         All candidates and which of them to keep.
@@ -156,17 +159,25 @@ def compete(training: HeadTraining, *, single: Recipe | None, restarts: int, dec
     heads = training.make_heads(len(recipes), seed)
     linear = heads if isinstance(heads, Layers) and heads.linear else None
     candidates = _converged(training, linear, recipes) if linear else training.train(heads, recipes, LOG_LOSS)
+    if aimed:
+        candidates += _aimed(training, candidates, restarts, bool(linear))
+    return Contest(candidates, choose(candidates, training.aim, training.judged.labels, training.judged.weights, seed))
+
+
+def _aimed(
+    training: HeadTraining, candidates: Sequence[Candidate], restarts: int, log_loss_converged: bool
+) -> list[Candidate]:
+    """Heads trained for the aim, from the best log-loss and from scratch."""
     # Among equal ones, the plain one with the strongest decay.
     best = max(candidates, key=lambda one: (one.merit, not one.recipe.balanced, one.recipe.decay))
     recipes = aim_recipes(training.aim, best.recipe.decay, restarts)
-    if not linear:
+    if not log_loss_converged:
         recipes.append(replace(best.recipe, start="log-loss"))
-    heads = training.make_heads(len(recipes), seed + 1)
+    heads = training.make_heads(len(recipes), training.seed + 1)
     for index, recipe in enumerate(recipes):
         if recipe.start == "log-loss":
             heads.set_head_(index, best.tensors)
-    candidates += training.train(heads, recipes, THE_AIM)
-    return Contest(candidates, choose(candidates, training.aim, training.judged.labels, training.judged.weights, seed))
+    return training.train(heads, recipes, THE_AIM)
 
 
 def _converged(training: HeadTraining, heads: Layers, recipes: Sequence[Recipe]) -> list[Candidate]:
