@@ -116,7 +116,7 @@ def test_without_the_extra_auto_says_what_it_would_add(monkeypatch):
     monkeypatch.setattr(_auto, "trees_available", lambda: False)
     with pytest.warns(aimfor.MissingTreesWarning, match=r"pip install 'aimfor\[boosting\]'"):
         model = aimfor.Classifier("aucpr", **QUICK).fit(X, y)
-    assert {entry["kind"] for entry in model.history_} == {"linear", "mlp", "auto"}
+    assert {entry["kind"] for entry in model.history_} == {"linear", "mlp"}
 
 
 @pytest.mark.parametrize("model", ["auto", "trees", "linear", "mlp"])
