@@ -11,15 +11,14 @@ the rows that choose, "by log-loss" the one with the lowest log-loss there. "aut
 `Classifier(aim, model=...)` with the same rows. All thresholds are from the rows that choose. Measured on the other
 rows: the exact metric of the aim (`test`), and at the threshold the objective and whether the constraint holds.
 
-Forests are trained by log-loss, so they do not depend on the aim, nor does the minimum of log-loss that the linear
-candidates start at. So one search of ours and one of LightGBM's serve the five aims of a split. The quick form trains
-everything anew for each aim, and its cells must be those of the full run. The methods "option: ..." are what "auto"
-chose among.
+What does not depend on the aim is trained once for the five aims of a split (replay.py). The quick form trains
+everything anew, and finds the same numbers. The methods "option: ..." are the average across kinds and its members.
 """
 
 import argparse
 import time
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +30,7 @@ from aimfor.boosting import FoundForest, Sample, search
 from aimfor.estimator._fitting import fit_classifier
 from aimfor.model_kinds import Fit, Model
 from aimfor.model_kinds._average import Average
-from aimfor.training import Observer, SavedState
+from aimfor.training import Observer
 from benchmarks.shared import page, sets
 from benchmarks.shared.baselines import Candidate
 from benchmarks.shared.cells import Cells
@@ -39,28 +38,13 @@ from benchmarks.shared.data import data_folder
 from benchmarks.shared.reproduced import Reproduced, compare
 from benchmarks.suite.suite import AIMS, Chosen, Split, by_metric, decided, measured, prepared
 from benchmarks.trees.default_report import BY_LOG_LOSS, BY_METRIC, OPTION, OURS, report
+from benchmarks.trees.replay import Shared, replayed_networks
 
 NAME = "trees_default"
 FORESTS = 12
 SPLITS = range(5)
-# Stages of a fit that do not depend on the aim, by their names alone and in the default.
-STAGES = {"forests": "forests", "trees forests": "forests", "linear log-loss": "linear log-loss"}
 # Cells that are made again in seconds.
 QUICK = {"sets": ("mammography", "fault"), "aims": ("aucpr", "tpr@fpr<=0.01")}
-
-
-class Shared(Observer):
-    """Keeps the stages of one split that do not depend on the aim; everything else is trained anew."""
-
-    def __init__(self):
-        self.states: dict[str, SavedState] = {}
-
-    def save(self, stage: str, state: SavedState) -> None:
-        if stage in STAGES:
-            self.states[STAGES[stage]] = state
-
-    def saved(self, stage: str) -> SavedState | None:
-        return self.states.get(STAGES.get(stage, ""))
 
 
 def fit_ours(model: str, aim: str, split: Split, seed: int, observer: Observer) -> tuple[Chosen, Fit]:
@@ -108,19 +92,20 @@ def run(name: str, rows: sets.Rows, cells: Cells, seed: int, aims: list[str], fr
     ]
     lowest = singles[int(np.argmin([one.log_loss for one in forests]))]
     shared = Shared()
-    for aim in missing:
-        Y = split.validation.Y
-        found = {
-            BY_METRIC: decided(aim, by_metric(aim, singles, Y), Y, seconds),
-            BY_LOG_LOSS: decided(aim, lowest, Y, seconds),
-            "trees": fit_ours("trees", aim, split, seed, Observer() if fresh else shared)[0],
-        }
-        ours, fit = fit_ours("auto", aim, split, seed, Observer() if fresh else shared)
-        for option, model in options_of(fit).items():
-            scores = (model.scores(part.X) for part in split[1:])
-            found[f"{OPTION}{option}"] = decided(aim, Candidate(option, True, *scores), Y, 0.0)
-        for method, chosen in {**found, OURS: ours}.items():  # ours last: it says that the others are there
-            cells.add(set=name, split=seed, aim=aim, method=method, **size, **measured(aim, chosen, split))
+    with nullcontext() if fresh else replayed_networks():
+        for aim in missing:
+            Y = split.validation.Y
+            found = {
+                BY_METRIC: decided(aim, by_metric(aim, singles, Y), Y, seconds),
+                BY_LOG_LOSS: decided(aim, lowest, Y, seconds),
+                "trees": fit_ours("trees", aim, split, seed, Observer() if fresh else shared)[0],
+            }
+            ours, fit = fit_ours("auto", aim, split, seed, Observer() if fresh else shared)
+            for option, model in options_of(fit).items():
+                scores = (model.scores(part.X) for part in split[1:])
+                found[f"{OPTION}{option}"] = decided(aim, Candidate(option, True, *scores), Y, 0.0)
+            for method, chosen in {**found, OURS: ours}.items():  # ours last: it says that the others are there
+                cells.add(set=name, split=seed, aim=aim, method=method, **size, **measured(aim, chosen, split))
     print(f"{name}, split {seed}: done", flush=True)
 
 

@@ -92,8 +92,18 @@ def test_auto_is_the_best_kind_or_an_average():
     assert model.get_params()["model"] == "auto"
     assert {entry["kind"] for entry in model.history_} == {"trees", "linear", "mlp", "auto"}
     (chosen,) = [entry for entry in model.history_ if entry["chosen"]]
-    trees = next(entry for entry in model.history_ if entry["name"].startswith("average of the best"))
-    assert chosen is trees or chosen["merit"] > trees["merit"]
+    average = next(entry for entry in model.history_ if entry["kind"] == "auto")
+    assert chosen is average or chosen["merit"] > average["merit"]
+
+
+@pytest.mark.parametrize("curved", [False, True])
+def test_auto_trains_a_linear_model_for_the_aim_only_while_it_may_win(curved):
+    rows = np.random.default_rng(0).normal(size=(3000, 6))
+    labels = (rows[:, 0] * rows[:, 1] if curved else rows[:, 0] + rows[:, 1]) > 0.8
+    model = aimfor.Classifier("aucpr", **QUICK).fit(rows, labels)
+    aimed = [entry for entry in model.history_ if entry["kind"] == "linear" and "log-loss, decay" not in entry["name"]]
+    assert bool(aimed) is not curved
+    assert not any(entry["kind"] == "mlp" and entry["name"].startswith("aucpr") for entry in model.history_)
 
 
 def test_an_average_is_stored_in_double_whatever_its_members_score_in():

@@ -21,13 +21,19 @@ from aimfor.model_kinds._observers import KindObserver
 from aimfor.model_kinds._trees import TREES, ForestRecipe, trees_available, warn_of_missing_trees
 from aimfor.training import NOISE, Candidate, Contest, JudgedRows, Observer, paired_difference
 
-# The kinds that compete, the strongest first, and the share of the time that is over when each must be done. Aims gain
-# nothing in networks on tables (docs/results/networks.md), so the network is trained by log-loss, in half the time.
-COMPETITORS: tuple[tuple[ModelKind, float], ...] = ((TREES, 0.6), (LINEAR, 0.75), (replace(MLP, aimed=False), 1.0))
+# The kinds that compete, the strongest first, and the share of the time that is over when each must be done. All train
+# by log-loss. Aims gain nothing in networks on tables (docs/results/networks.md). The linear model is trained for the aim
+# too unless its log-loss is already out of the race, in the rest of the time.
+COMPETITORS: tuple[tuple[ModelKind, float], ...] = (
+    (TREES, 0.6),
+    (replace(LINEAR, aimed=False), 0.65),
+    (replace(MLP, aimed=False), 0.9),
+)
 # The winners of these kinds are averaged. Forests count for more: they are the strongest and already many.
 SHARES = {"trees": 3.0, "mlp": 1.0}
 # The average is kept unless a single kind beats it by this many standard deviations of the mean difference. The best of
-# several looks better than it is on the rows that choose it, and the average is rarely far behind.
+# several looks better than it is on the rows that choose it, and the average is rarely far behind. A kind that is so far
+# behind is out of the race.
 EVIDENCE = 2.0
 # Of sparse rows with more features than this only the linear model learns in reasonable time.
 MOST_SPARSE_FEATURES = 5000
@@ -51,24 +57,22 @@ class AutoKind(ModelKind):
 
     def fit(self, task: Task, observer: Observer) -> Fit:
         fits = _fits(task, observer)
-        num_classes = task.problem.num_outputs if task.problem.multiclass else None
-        judged = JudgedRows.of(task.aim, task.validation, num_classes)
+        multiclass = task.problem.multiclass
+        judged = JudgedRows.of(task.aim, task.validation, task.problem.num_outputs if multiclass else None)
+        average = _average(fits, judged, multiclass)
+        options = [*([] if average is None else [average[0]]), *(fit.contest.winner for fit in fits.values())]
+        if not _ended(task, observer) and _races(fits, options, judged, task.seed):
+            fits[LINEAR.name] = LINEAR.fit(task, KindObserver(observer, f"{LINEAR.name} "))
+            options = [fits[LINEAR.name].contest.winner if one.kind == LINEAR.name else one for one in options]
         candidates = [candidate for fit in fits.values() for candidate in fit.contest.candidates]
-        options = [fit.contest.winner for fit in fits.values()]
-        average = None
-        if SHARES.keys() <= fits.keys():
-            scores = [fits[name].contest.winner.scores for name in SHARES]
-            models = [fits[name].model for name in SHARES]
-            average = Average.of(models, [*SHARES.values()], scores, judged.weights, task.problem.multiclass)
-            options.insert(0, _candidate(average.combine(scores), judged))
-            candidates.append(options[0])
+        candidates += [] if average is None else [average[0]]
         chosen = _choose(options, judged, NOISE if average is None else EVIDENCE, task.seed)
         place = next(index for index, one in enumerate(candidates) if one is chosen)
 
         def model_of(candidate: Candidate) -> Model:
-            if average is not None and candidate.kind == self.name:
-                return average
-            return Average.alone(fits[candidate.kind].model_of(candidate), task.problem.multiclass)
+            if average is not None and candidate is average[0]:
+                return average[1]
+            return Average.alone(fits[candidate.kind].model_of(candidate), multiclass)
 
         return Fit(Contest(candidates, place), model_of)
 
@@ -116,8 +120,7 @@ def _fits(task: Task, observer: Observer) -> dict[str, Fit]:
     started = time.monotonic()
     fits: dict[str, Fit] = {}
     for kind, share in _competitors(task):
-        late = task.deadline is not None and time.monotonic() > task.deadline
-        if fits and (late or observer.should_stop()):
+        if fits and _ended(task, observer):
             break
         deadline = None if task.deadline is None else started + share * (task.deadline - started)
         own = task._replace(deadline=deadline)
@@ -125,10 +128,14 @@ def _fits(task: Task, observer: Observer) -> dict[str, Fit]:
     return fits
 
 
+def _ended(task: Task, observer: Observer) -> bool:
+    return (task.deadline is not None and time.monotonic() > task.deadline) or observer.should_stop()
+
+
 def _competitors(task: Task) -> list[tuple[ModelKind, float]]:
     rows = task.data.rows
     if hasattr(rows.features, "indptr") and rows.num_features > MOST_SPARSE_FEATURES:
-        return [(LINEAR, 1.0)]
+        return [(kind, share) for kind, share in COMPETITORS if kind.name == LINEAR.name]
     chosen = list(COMPETITORS)
     if not trees_available():
         warn_of_missing_trees()
@@ -137,9 +144,27 @@ def _competitors(task: Task) -> list[tuple[ModelKind, float]]:
     return chosen
 
 
-def _candidate(scores: np.ndarray, judged: JudgedRows) -> Candidate:
+def _average(fits: Mapping[str, Fit], judged: JudgedRows, multiclass: bool) -> tuple[Candidate, Average] | None:
+    """The average across kinds, as a candidate and as a model; None where one of them was not trained."""
+    if not SHARES.keys() <= fits.keys():
+        return None
+    scores = [fits[name].contest.winner.scores for name in SHARES]
+    models = [fits[name].model for name in SHARES]
+    average = Average.of(models, [*SHARES.values()], scores, judged.weights, multiclass)
+    combined = average.combine(scores)
     recipe: Any = ForestRecipe(f"average of {', '.join(SHARES)}", averaged=True)
-    return Candidate(recipe, *judged.judge(scores), scores, {}, 0, {}, AutoKind.name)
+    return Candidate(recipe, *judged.judge(combined), combined, {}, 0, {}, AutoKind.name), average
+
+
+def _races(fits: Mapping[str, Fit], options: Sequence[Candidate], judged: JudgedRows, seed: int) -> bool:
+    """Whether a linear model might still win if it were trained for the aim."""
+    if LINEAR.name not in fits:
+        return False
+    own, best = fits[LINEAR.name].contest.winner, max(options, key=lambda one: one.merit)
+    if own is best or judged.blind:
+        return own is best
+    mean, deviation = paired_difference(best, own, judged.aim, judged.labels, judged.weights, seed)
+    return mean <= EVIDENCE * deviation
 
 
 def _choose(options: Sequence[Candidate], judged: JudgedRows, evidence: float, seed: int) -> Candidate:
