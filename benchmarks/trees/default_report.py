@@ -1,9 +1,9 @@
 """The tables of the default beside LightGBM's search: differences with their spread, tests, what averages share.
 
-A difference is taken within a split, which shares all rows between methods. Statistics are those of the suite: mean over
-sets with the standard error over sets; a set is won or lost where its mean is more than a standard error from 0; a loss
-of a set is tested by the corrected resampled t-test with Holm's correction over the sets of an aim. Where only one split
-is finished, a set has no error, and no set is won or lost.
+A difference is taken within a split, which shares all rows between methods. Statistics are those of the suite: the mean
+over sets with the standard error over sets. A set is won or lost where its mean is more than a standard error from 0. A
+loss of a set is tested by the corrected resampled t-test with Holm's correction over the sets of an aim. A set with one
+split has no error, so it is neither won nor lost.
 """
 
 import math

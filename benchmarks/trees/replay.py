@@ -1,8 +1,8 @@
 """Steps of a fit that do not depend on the aim: taken once for all aims of a split, and then repeated exactly.
 
 Forests, the minimum of log-loss of a linear model and the steps of a network by log-loss depend on rows and seed alone.
-The aim only judges what comes of them. `python -m benchmarks.trees.default --quick` takes every step anew, and finds the
-same numbers.
+The aim only judges what comes of them. `python -m benchmarks.trees.default --quick` takes every step anew, and finds
+the same numbers.
 """
 
 from collections.abc import Iterator

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from aimfor._base import checks
@@ -22,8 +21,8 @@ from aimfor.model_kinds._trees import TREES, ForestRecipe, trees_available, warn
 from aimfor.training import NOISE, Candidate, Contest, JudgedRows, Observer, paired_difference
 
 # The kinds that compete, the strongest first, and the share of the time that is over when each must be done. All train
-# by log-loss. Aims gain nothing in networks on tables (docs/results/networks.md). The linear model is trained for the aim
-# too unless its log-loss is already out of the race, in the rest of the time.
+# by log-loss. Aims gain nothing in networks on tables (docs/results/networks.md). The linear model is trained for the
+# aim too, in the rest of the time, unless its log-loss is already out of the race.
 COMPETITORS: tuple[tuple[ModelKind, float], ...] = (
     (TREES, 0.6),
     (replace(LINEAR, aimed=False), 0.65),
@@ -32,8 +31,8 @@ COMPETITORS: tuple[tuple[ModelKind, float], ...] = (
 # The winners of these kinds are averaged. Forests count for more: they are the strongest and already many.
 SHARES = {"trees": 3.0, "mlp": 1.0}
 # The average is kept unless a single kind beats it by this many standard deviations of the mean difference. The best of
-# several looks better than it is on the rows that choose it, and the average is rarely far behind. A kind that is so far
-# behind is out of the race.
+# several looks better than it is on the rows that choose it, and the average is rarely far behind. A kind that is as
+# far behind is out of the race.
 EVIDENCE = 2.0
 # Of sparse rows with more features than this only the linear model learns in reasonable time.
 MOST_SPARSE_FEATURES = 5000
