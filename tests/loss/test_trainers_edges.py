@@ -124,11 +124,18 @@ CRASHES = {
     "distributed scores": ("scores", r"DTensor: pass scores.to_local()"),
     "distributed labels": ("labels", r"DTensor: pass labels.to_local()"),
 }
+GIVEN_BACK = "must have its numbers in memory, got a tensor whose memory was given back"
 RUN = """
 import sys, tempfile, torch, aimfor
 which = sys.argv[1]
 scores, labels = torch.randn(4, 3), torch.tensor([[0.0, 1.0, 0.0]] * 4)
-if which.startswith("fake"):
+if which.startswith("freed"):
+    other = torch.ones(8, 3)[4:]
+    other.untyped_storage().resize_(0 if which == "freed scores" else 48)
+elif which == "outside labels":
+    index = torch.tensor([[0, 2**40], [0, 0]])
+    other = torch.sparse_coo_tensor(index, torch.ones(2), (4, 3), check_invariants=False)
+elif which.startswith("fake"):
     from torch._subclasses.fake_tensor import FakeTensorMode
     with FakeTensorMode():
         other = torch.randn(4, 3)
@@ -150,18 +157,31 @@ else:
 scores, labels = (other, labels) if which.endswith("scores") else (scores, other)
 try:
     aimfor.Loss("aucpr", num_labels=3)(scores, labels)
-except TypeError as error:
+except (TypeError, ValueError) as error:
     print(error)
 """
 
 
-@pytest.mark.parametrize("which", [*CRASHES, "awaited"])
+@pytest.mark.parametrize("which", [*CRASHES, "awaited", "freed scores", "freed labels", "outside labels"])
 def test_tensors_without_memory_of_their_own_do_not_end_the_process(which):
     done = subprocess.run([sys.executable, "-c", RUN, which], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     if which in CRASHES:
         name, kind = CRASHES[which]
         assert f"{name} must be a plain tensor with memory of its own, got {kind}" in done.stdout
+    elif which == "outside labels":
+        assert "labels must have indices within their shape (4, 3), got one outside of it" in done.stdout
+    elif which != "awaited":
+        assert f"{which.removeprefix('freed ')} {GIVEN_BACK}" in done.stdout
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
+def test_tensors_of_torch_func_and_quantised_ones_are_refused():
+    loss, labels = aimfor.Loss("aucpr"), torch.ones(4)
+    with pytest.raises(TypeError, match=r"got one inside of torch\.func: call the loss outside of it"):
+        torch.func.grad(lambda scores: loss(scores, labels))(torch.randn(4))
+    with pytest.raises(TypeError, match=r"labels must not be quantised, got .*: pass labels\.dequantize\(\)"):
+        loss(torch.randn(4), torch.quantize_per_tensor(labels, 0.1, 0, torch.qint8))
 
 
 @pytest.mark.parametrize(

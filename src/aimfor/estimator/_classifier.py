@@ -14,6 +14,7 @@ from torch import nn
 
 from aimfor.aims import Aim, exact_metric, one_hot
 from aimfor.aims import aim as parse_aim
+from aimfor.estimator._autologging import logged_as_one
 from aimfor.estimator._calibration import CalibrationCurve
 from aimfor.estimator._continued import continue_training
 from aimfor.estimator._decisions import against, chances, decided, points_of_classifier
@@ -150,6 +151,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         """Labels in sorted order."""
         return self.targets_.classes
 
+    @logged_as_one
     def fit(
         self,
         X: Any,

@@ -34,6 +34,7 @@ from sklearn.utils.validation import (
 from aimfor._base import checks
 from aimfor.aims import Aim, exact_metric
 from aimfor.aims import aim as parse_aim
+from aimfor.estimator._autologging import logged_as_one
 from aimfor.estimator._decisions import decided
 from aimfor.estimator._likely_point import likely_point
 from aimfor.metrics import Curve, cumulate
@@ -125,6 +126,7 @@ class ThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    @logged_as_one
     def fit(
         self,
         X: Any,

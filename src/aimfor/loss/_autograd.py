@@ -76,11 +76,12 @@ def gradient_type(scores: Tensor) -> torch.dtype:
 
 def overflowed(scores: Tensor) -> bool:
     """Whether scores of half precision are not finite, as happens while a gradient scaler searches for its scale."""
-    if not isinstance(scores, Tensor) or not scores.requires_grad or scores.layout != torch.strided:
+    if not isinstance(scores, Tensor) or not scores.requires_grad or scores.layout != torch.strided or scores.is_meta:
         return False
     kind = scores.device.type
     half = scores.dtype == torch.float16
-    half = half or (torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.float16)
+    if not half and torch.amp.is_autocast_available(kind):
+        half = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.float16
     return half and not bool(scores.detach().isfinite().all())
 
 

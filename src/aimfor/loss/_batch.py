@@ -84,6 +84,11 @@ def training_batch(
                 f"{name}.to(scores.device)"
             )
         _check_type(name, value)
+    # Subclasses of tensors may not know each other, and nothing here is theirs to change.
+    scores, labels, weights, mask = (
+        value if value is None or type(value) is Tensor else value.as_subclass(Tensor)
+        for value in (scores, labels, weights, mask)
+    )
     _check_scores(scores, num_labels, multiclass)
     labels, weights = _signed(labels), None if weights is None else _signed(weights)
     if mask is not None and mask.dtype != torch.bool:
@@ -217,10 +222,14 @@ def _whole_numbers(row: Collection[int] | Tensor, num_labels: int) -> Tensor:
 
 
 def _check_memory(name: str, value: Tensor) -> None:
-    """Refuse a tensor that is only a face of others: the engines read its memory."""
+    """Refuse a tensor that is only a face of others, or whose memory is gone: the engines read its memory."""
     if has_memory(value):
+        if value.layout == torch.strided and _reaches_beyond(value):
+            raise TypeError(f"{name} must have its numbers in memory, got a tensor whose memory was given back")
         return
     kind = type(value).__name__
+    if kind == "Tensor":
+        raise TypeError(f"{name} must be a plain tensor, got one inside of torch.func: call the loss outside of it")
     remedy = (
         f": pass {name}.to_local(), and say with process_group which ranks share the rows" if kind == "DTensor" else ""
     )
@@ -231,7 +240,22 @@ def has_memory(value: Tensor) -> bool:
     """Whether a tensor is a plain one, or a subclass that changes nothing about its memory."""
     kind: Any = type(value)
     plain: Any = Tensor
-    return kind is Tensor or kind.__torch_dispatch__ is plain.__torch_dispatch__
+    if kind is not Tensor and kind.__torch_dispatch__ is not plain.__torch_dispatch__:
+        return False
+    inside = torch._C._functorch.maybe_current_level() is not None  # asked first: it takes a quarter of the other
+    return not (
+        torch._is_functional_tensor(value) or (inside and torch._C._functorch.is_functorch_wrapped_tensor(value))
+    )
+
+
+def _reaches_beyond(value: Tensor) -> bool:
+    """Whether a tensor has entries beyond its memory, as one that FSDP has given back."""
+    held = value.untyped_storage().nbytes()
+    before = value.storage_offset()
+    if value.is_contiguous():
+        return value.nbytes + before * value.dtype.itemsize > held
+    last = sum((size - 1) * stride for size, stride in zip(value.shape, value.stride(), strict=True))
+    return bool(value.numel()) and (before + last + 1) * value.dtype.itemsize > held
 
 
 def awaited(value: Any) -> Any:
@@ -241,6 +265,8 @@ def awaited(value: Any) -> Any:
 
 
 def _check_type(name: str, value: Tensor) -> None:
+    if value.is_quantized:
+        raise TypeError(f"{name} must not be quantised, got {value.dtype}: pass {name}.dequantize()")
     if value.dtype.itemsize == 1 and value.is_floating_point():  # float8: torch stores it, and calculates nothing
         raise TypeError(f"{name} must be of a type of at least 16 bits where it is floating point, got {value.dtype}")
 

@@ -183,17 +183,17 @@ class Loss(nn.Module):
         if state.without_numbers:
             state.fill_in_()
         try:
-            batch = training_batch(scores, labels, weights, mask, self.num_labels, self.multiclass)
             device = state.thresholds.device
-            if scores.device != device:
+            if isinstance(scores, Tensor) and scores.device != device:
                 raise ValueError(
                     f"scores must be on the device of the loss, {device}, got {scores.device}: move the loss with "
                     f"loss.to({str(scores.device)!r})"
                 )
+            batch = training_batch(scores, labels, weights, mask, self.num_labels, self.multiclass)
             run = engine_for(batch.scores, self.surrogate).begin(batch, state, rules)
             run.batch = batch
-        except Exception:
-            overflow = learning and overflowed(scores)
+        except Exception as error:
+            overflow = learning and isinstance(error, ValueError) and overflowed(scores)
             report_refusal(rules.ranks, state.score_mean, overflow)
             if not overflow:
                 raise
