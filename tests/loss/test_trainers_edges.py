@@ -33,13 +33,18 @@ def test_to_empty_after_meta_gives_a_fresh_loss_with_its_priors(priors):
     assert_fresh(loss, priors=priors)
 
 
-@pytest.mark.parametrize("garbage", [float("nan"), -4.7e27, 1e38, 0.0])
+@pytest.mark.parametrize("garbage", [float("nan"), -4.7e27, 1e38, 0.0, 1.0])
 def test_memory_that_nobody_wrote_to_is_filled_in(garbage):
     """As Hugging Face's from_pretrained does: made on meta, then every missing buffer is empty memory."""
     with torch.device("meta"):
         loss = aimfor.Loss("recall@precision>=0.9", num_labels=3, priors=0.2)
     for name, buffer in loss.state._buffers.items():
-        loss.state._buffers[name] = torch.full(buffer.shape, 0 if name == "steps" else garbage, dtype=buffer.dtype)
+        loss.state._buffers[name] = torch.full(buffer.shape, 7 if name == "steps" else garbage, dtype=buffer.dtype)
+    copied = copy.deepcopy(loss)
+    fresh = aimfor.Loss("recall@precision>=0.9", num_labels=3, priors=0.2)
+    assert torch.equal(copied.multipliers, fresh.multipliers)  # also before the first call
+    for name, tensor in copy.deepcopy(loss).state_dict().items():
+        assert torch.equal(tensor, fresh.state_dict()[name]), name
     assert_fresh(loss, priors=0.2)
 
 
@@ -47,14 +52,34 @@ def test_what_was_loaded_into_a_loss_without_memory_stays():
     trained = aimfor.Loss("aucpr", num_labels=3)
     trained(*batch())
     with torch.device("meta"):
-        by_hand, by_state = aimfor.Loss("aucpr", num_labels=3), aimfor.Loss("aucpr", num_labels=3)
-    for name, buffer in trained.state._buffers.items():
-        by_hand.state._buffers[name] = buffer.clone()
+        one_by_one, damaged, by_state, assigned = (aimfor.Loss("aucpr", num_labels=3) for _ in range(4))
+    for loss in (one_by_one, damaged):  # as from_pretrained does
+        loss.set_extra_state(trained.get_extra_state())
+        loss.state.set_extra_state(trained.state.get_extra_state())
+        for name, buffer in trained.state._buffers.items():
+            setattr(loss.state, name, buffer.clone())
+    damaged.state.thresholds.fill_(torch.nan)
     by_state.to_empty(device="cpu")
     by_state.load_state_dict(trained.state_dict())
+    assigned.load_state_dict(copy.deepcopy(trained.state_dict()), assign=True)
     expected = trained(*batch())
-    for loss in (by_hand, by_state):
+    for loss in (one_by_one, by_state, assigned):
         torch.testing.assert_close(loss(*batch()), expected, rtol=0, atol=0)
+    with pytest.raises(ValueError, match=r"state\.thresholds must be finite in a state_dict"):
+        damaged(*batch())
+
+
+def test_a_state_of_another_aim_that_is_loaded_one_by_one_starts_anew():
+    trained = aimfor.Loss("recall@precision>=0.9", num_labels=3)
+    trained(*batch())
+    with torch.device("meta"):
+        loss = aimfor.Loss("f1", num_labels=3)
+    with pytest.warns(aimfor.OtherAimWarning, match="the saved state is of a loss for 'recall@precision>=0.9"):
+        loss.set_extra_state(trained.get_extra_state())
+    loss.state.set_extra_state(trained.state.get_extra_state())
+    for name, buffer in trained.state._buffers.items():
+        setattr(loss.state, name, buffer.clone())
+    assert_fresh(loss)
 
 
 def test_reset_parameters_forgets():

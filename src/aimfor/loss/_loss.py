@@ -126,6 +126,14 @@ class Loss(nn.Module):
         self.told_of_vacuous = False
         self._take_number()
 
+    @property
+    def _filled_state(self) -> State:
+        """The state, with right numbers also where others gave it memory and did not fill that in."""
+        state = self.state
+        if state.without_numbers:
+            state.fill_in_()
+        return state
+
     def reset_parameters(self) -> None:
         """Forget everything that was learned; frameworks call it after they gave a module memory."""
         self.state.reset_()
@@ -133,17 +141,17 @@ class Loss(nn.Module):
     @property
     def thresholds(self) -> Tensor:
         """`[K, L]` learned thresholds, positive means score >= threshold; the buffer itself, so clone it to keep it."""
-        return self.state.thresholds
+        return self._filled_state.thresholds
 
     @property
     def multipliers(self) -> Tensor:
         """`[K, L]` learned multipliers."""
-        return self.state.multipliers
+        return self._filled_state.multipliers
 
     @property
     def priors(self) -> Tensor:
         """`[L]` share of positives, given or counted; 0.5 for a counted label until both of its classes were seen."""
-        return self.state.priors
+        return self._filled_state.priors
 
     def forward(
         self, scores: Tensor, labels: Tensor, *, weights: Tensor | None = None, mask: Tensor | None = None
@@ -179,9 +187,7 @@ class Loss(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The value, what it is to be differentiated by, and the gradient in that; moves the state when learning."""
         scores, labels = awaited(scores), awaited(labels)
-        state, rules = self.state, self._rules(learning)  # once: a module looks for its parts in Python
-        if state.without_numbers:
-            state.fill_in_()
+        state, rules = self._filled_state, self._rules(learning)  # once: a module looks for its parts in Python
         try:
             device = state.thresholds.device
             if isinstance(scores, Tensor) and scores.device != device:
@@ -213,7 +219,7 @@ class Loss(nn.Module):
 
     def diagnostics(self) -> Diagnostics:
         """Running numbers of the recent training batches; see `Diagnostics`."""
-        state = self.state
+        state = self._filled_state
         anchors = self._table(state, state.priors)
         return diagnose(state, anchors, exact_drives(state, self._rules(learning=False)))
 
@@ -249,7 +255,11 @@ class Loss(nn.Module):
         return torch.tensor(list(self._subject().encode()), dtype=torch.uint8)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Nothing to keep: `_load_from_state_dict` has compared it."""
+        """Nothing to keep. What loads without `load_state_dict`, which compares, starts anew with another aim."""
+        saved = self._other_subject(state)
+        if saved is not None:
+            self.state.of_another_aim = True
+            self._warn_of_other_aim(saved)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False):
         """Continue from a saved state.
@@ -273,11 +283,7 @@ class Loss(nn.Module):
             # A model that holds this loss refuses missing keys where it is strict, and goes on where it is not.
             missing.append(f"{prefix}state for {self._subject()!r}, the saved one is for {saved!r}")
             self.state.reset_()
-            warnings.warn(
-                f"the saved state is of a loss for {saved!r}: the loss for {self._subject()!r} starts anew",
-                OtherAimWarning,
-                stacklevel=checks.callers_level(),
-            )
+            self._warn_of_other_aim(saved)
             for key in [key for key in state_dict if key.startswith(prefix)]:
                 del state_dict[key]
             state_dict.update(self.state_dict(prefix=prefix))
@@ -287,6 +293,13 @@ class Loss(nn.Module):
         """What a saved state is about, where that is something else than this loss."""
         text = None if saved is None else bytes(saved.tolist()).decode(errors="replace")
         return None if text == self._subject() else text
+
+    def _warn_of_other_aim(self, saved: str) -> None:
+        warnings.warn(
+            f"the saved state is of a loss for {saved!r}: the loss for {self._subject()!r} starts anew",
+            OtherAimWarning,
+            stacklevel=checks.callers_level(),
+        )
 
     def _subject(self) -> str:
         return f"{self.aim}, num_labels={self.num_labels}{', multiclass' if self.multiclass else ''}"

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from aimfor.aims import Anchors, Rates
+from aimfor.loss._possible_state import refuse_impossible
 
 # Running averages are plain means over the first steps, then forget at this rate.
 FORGET = 0.01
@@ -68,12 +69,6 @@ STARTS = {
     "lowest_violation": NOTHING_SEEN,
     "fruitless_steps": 0.0,
 }
-# Scores are at most 1e10 and weights at most 1e12: no number of a state comes near this one.
-LARGEST_NUMBER = 1e37
-NEVER_NEGATIVE = (
-    *("steps", "class_weight", "multipliers", "positives", "exact_positives", "negatives", "exact_negatives"),
-    *("score_variance", "slope_square", "violation_square", "fruitless_steps"),
-)
 PER_LABEL = (
     "steps",
     *("positives", "exact_positives", "negatives", "exact_negatives"),
@@ -137,6 +132,7 @@ class State(nn.Module):
         priors: of each label the share of positives that the aim is about; None for the counted one.
     """
 
+    loaded = of_another_aim = False  # by ways that set buffers one by one
     class_weight: Tensor
     steps: Tensor
     thresholds: Tensor
@@ -188,12 +184,15 @@ class State(nn.Module):
     def fill_in_(self) -> None:
         """Start with right numbers where a state that was made without memory has been given some.
 
-        What was learned and loaded stays. What cannot be a state is memory that nobody has written to.
+        What was loaded stays. Who loads a state sets its extra state too; otherwise nobody has written to the memory.
         """
-        buffers = {name: self._buffers[name] for name in STARTS}
-        impossible = any(impossible_state(name, buffer) for name, buffer in buffers.items() if buffer is not None)
-        if impossible or not bool((self.steps > 0).any()):
+        buffers = {name: getattr(self, name) for name in STARTS}
+        if any(buffer.is_meta for buffer in buffers.values()):
+            return
+        if self.of_another_aim or not (self.loaded and self.batches):
             self.reset_()
+        for name, buffer in buffers.items():
+            refuse_impossible(f"state.{name}", name, buffer)
         self.without_numbers = False
 
     def reset_(self) -> None:
@@ -350,6 +349,8 @@ class State(nn.Module):
 
     def get_extra_state(self) -> Tensor:
         """Batches, whether the user was warned and, where there are some, the given priors."""
+        if self.without_numbers:
+            self.fill_in_()
         numbers = [self.batches, int(self.warned)]
         if self.given is None:
             return torch.tensor(numbers, device="cpu")
@@ -357,7 +358,7 @@ class State(nn.Module):
 
     def set_extra_state(self, state: Tensor) -> None:
         batches, warned, *priors = state.tolist()
-        self.batches, self.warned = int(batches), bool(warned)
+        self.batches, self.warned, self.loaded = int(batches), bool(warned), True
         if priors and self.given is None:  # those that this loss was given stay
             self.given = tuple(priors)
 
@@ -367,9 +368,8 @@ class State(nn.Module):
             if own is not None and new is not None and new.is_floating_point():
                 # Whatever it was kept as: the engines read float32.
                 new = state_dict[prefix + name] = new.to(own.dtype)
-            reason = None if new is None else impossible_state(name, new)
-            if reason is not None:
-                raise ValueError(f"{prefix + name} {reason} in a state_dict: the file is not of a loss, or is damaged")
+            if new is not None:
+                refuse_impossible(prefix + name, name, new)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         if all(prefix + name in state_dict for name in STARTS):
             self.without_numbers = False
@@ -385,16 +385,3 @@ class State(nn.Module):
         if nothing_there and not self.thresholds.is_meta:  # `to_empty` after torch.device("meta")
             self.reset_()
         return self
-
-
-def impossible_state(name: str, buffer: Tensor) -> str | None:
-    """What a buffer must be, where it is something that no training can give; else None."""
-    if buffer.is_meta:
-        return None
-    if not bool(buffer.isfinite().all()):
-        return "must be finite"
-    if name != "lowest_violation" and bool((buffer.abs() > LARGEST_NUMBER).any()):
-        return f"must be at most {LARGEST_NUMBER:g}"
-    if name in NEVER_NEGATIVE and bool((buffer < 0).any()):
-        return "must not be negative"
-    return None
