@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from aimfor.loss._autograd import attach_gradient, gradient_type, once_only, value_type
-from aimfor.loss._loss import numbered_loss
+from aimfor.loss._numbered import numbered_loss
 
 if TYPE_CHECKING:
     from aimfor.loss._loss import Loss

@@ -1,10 +1,8 @@
 """The loss: scores and labels in, one scalar to differentiate out. It learns its own state on the way."""
 
 import copy
-import itertools
 import sys
 import warnings
-import weakref
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -21,6 +19,7 @@ from aimfor.loss._autograd import attach_gradient, gradient_type, overflow_resul
 from aimfor.loss._batch import awaited, known_priors, training_batch
 from aimfor.loss._diagnostics import Diagnostics, diagnose
 from aimfor.loss._distributed import ALONE, Overflow, checked_group, report_refusal, sum_census, training_ranks
+from aimfor.loss._numbered import take_number
 from aimfor.loss._state import LOOK_EVERY, State
 from aimfor.loss._step import LossRules, exact_drives
 from aimfor.loss._surrogates import SURROGATES, Surrogate
@@ -28,15 +27,6 @@ from aimfor.loss.engines import Pass, engine_for
 
 # The name that torch gives to `get_extra_state` in a state_dict.
 EXTRA_STATE = "_extra_state"
-
-# Losses by number: an operation of a compiled graph takes tensors and numbers, no modules.
-_NUMBERS = itertools.count()
-_LOSSES: weakref.WeakValueDictionary[int, "Loss"] = weakref.WeakValueDictionary()
-
-
-def numbered_loss(number: int) -> "Loss":
-    """The loss of this number."""
-    return _LOSSES[number]
 
 
 class Loss(nn.Module):
@@ -124,7 +114,7 @@ class Loss(nn.Module):
         self.total_labels = num_labels if total_labels is None else total_labels
         checks.whole_number("total_labels", self.total_labels, at_least=num_labels)
         self.told_of_vacuous = False
-        self._take_number()
+        self._number = take_number(self)
 
     @property
     def _filled_state(self) -> State:
@@ -312,13 +302,7 @@ class Loss(nn.Module):
 
     def __setstate__(self, state: dict) -> None:
         super().__setstate__(state)
-        self._take_number()  # a copy is another loss
-
-    def _take_number(self) -> None:
-        number = next(_NUMBERS)
-        # A tensor, as a compiled graph would be compiled again for another number.
-        self._number = torch.tensor(number, device="cpu")
-        _LOSSES[number] = self
+        self._number = take_number(self)  # a copy is another loss
 
     def extra_repr(self) -> str:
         return (
