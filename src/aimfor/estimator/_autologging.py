@@ -57,10 +57,11 @@ def _log(estimator: Any, with_model: bool) -> None:
 
 def _log_to_active_run(estimator: Any, with_model: bool) -> None:
     import mlflow  # pyright: ignore[reportMissingImports]
+    from mlflow.sklearn import log_model  # pyright: ignore[reportMissingImports]
 
     kind = type(estimator)
     mlflow.log_params(estimator.get_params())
     mlflow.set_tags({"estimator_name": kind.__name__, "estimator_class": f"{kind.__module__}.{kind.__qualname__}"})
     if with_model:
         # skops, MLflow's default, knows no tensors.
-        mlflow.sklearn.log_model(estimator, name="model", serialization_format="cloudpickle")
+        log_model(estimator, name="model", serialization_format="cloudpickle")

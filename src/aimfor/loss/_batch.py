@@ -84,11 +84,7 @@ def training_batch(
                 f"{name}.to(scores.device)"
             )
         _check_type(name, value)
-    # Subclasses of tensors may not know each other, and nothing here is theirs to change.
-    scores, labels, weights, mask = (
-        value if value is None or type(value) is Tensor else value.as_subclass(Tensor)
-        for value in (scores, labels, weights, mask)
-    )
+    scores, labels, weights, mask = map(_plain, (scores, labels, weights, mask))
     _check_scores(scores, num_labels, multiclass)
     labels, weights = _signed(labels), None if weights is None else _signed(weights)
     if mask is not None and mask.dtype != torch.bool:
@@ -236,16 +232,21 @@ def _check_memory(name: str, value: Tensor) -> None:
     raise TypeError(f"{name} must be a plain tensor with memory of its own, got {kind}{remedy}")
 
 
+def _plain(value: Any) -> Any:
+    """Without its subclass: subclasses of tensors may not know each other, and nothing here is theirs to change."""
+    return value if value is None or type(value) is Tensor else value.as_subclass(Tensor)
+
+
 def has_memory(value: Tensor) -> bool:
     """Whether a tensor is a plain one, or a subclass that changes nothing about its memory."""
     kind: Any = type(value)
     plain: Any = Tensor
     if kind is not Tensor and kind.__torch_dispatch__ is not plain.__torch_dispatch__:
         return False
-    inside = torch._C._functorch.maybe_current_level() is not None  # asked first: it takes a quarter of the other
-    return not (
-        torch._is_functional_tensor(value) or (inside and torch._C._functorch.is_functorch_wrapped_tensor(value))
-    )
+    of_torch: Any = torch
+    functions = of_torch._C._functorch
+    inside = functions.maybe_current_level() is not None  # asked first: it takes a quarter of the other
+    return not (of_torch._is_functional_tensor(value) or (inside and functions.is_functorch_wrapped_tensor(value)))
 
 
 def _reaches_beyond(value: Tensor) -> bool:
