@@ -75,7 +75,9 @@ def test_trees_keep_to_the_memory_limit_and_scoring_streams(command, rows, tmp_p
 
 
 def test_the_page_and_the_facts_show_kinds_and_importance(command, rows, tmp_path):
-    command("fit", rows, *FIT, "--out", tmp_path / "run")
+    said = command("fit", rows, *FIT, "--out", tmp_path / "run")
+    assert re.search(r"^Chosen on validation rows, of \d+ candidates: .*\.$", said.out, re.MULTILINE)
+    assert re.search(r"^Strongest columns, by how much aucpr falls .*: (town|age) \(", said.out, re.MULTILINE)
     facts = json.loads((tmp_path / "run" / "metrics.json").read_text())
     shown = {(one["kind"], one["log_loss"]) for one in facts["kinds"]}
     assert {("trees", True), ("trees", False), ("linear", True), ("mlp", True)} <= shown
@@ -111,6 +113,7 @@ def test_a_budget_ends_with_the_best_so_far(command, rows, tmp_path):
     assert time.monotonic() - started < 60
     facts = json.loads(said.out)
     assert not facts["stopped"]
+    assert "the budget was over before training was done" in said.err
     assert facts["candidates"]
     assert (tmp_path / "run" / "report.html").exists()
     assert not (tmp_path / "run" / fitting.WORK).exists()

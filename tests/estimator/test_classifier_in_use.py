@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import TunedThresholdClassifierCV
@@ -169,3 +170,21 @@ def test_a_scorer_says_what_it_cannot_be_used_for():
     ):
         TunedThresholdClassifierCV(LogisticRegression(), scoring=aimfor.scorer("f1")).fit(X, y)
     assert aimfor.scorer("f1").get_metadata_routing().score.owner == "aimfor.scorer('f1')"
+
+
+@pytest.mark.parametrize("kind", ["category", "string", object])
+def test_columns_of_texts_are_refused_with_what_to_do(kind):
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"age": np.arange(20.0), "town": pandas.Series(["Bonn", "Rome"] * 10, dtype=kind)})
+    with pytest.raises(ValueError, match="column 'town' holds texts or categories: turn them into numbers"):
+        aimfor.Classifier("f1").fit(table, np.arange(20) % 2)
+
+
+def test_categories_that_are_numbers_are_numbers():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"age": np.arange(40.0), "grade": pandas.Series([1, 2] * 20, dtype="category")})
+    labels = (np.arange(40) > 25).astype(int)
+    model = aimfor.Classifier("f1", model="linear", steps=10, random_state=0).fit(table, labels)
+    np.testing.assert_array_equal(
+        model.raw_scores(table), clone(model).fit(table.astype(float), labels).raw_scores(table.astype(float))
+    )

@@ -25,6 +25,7 @@ from aimfor.cli._output import (
     short,
     short_label,
     tell,
+    tell_model,
     told_in_one_sentence,
     warn_of,
 )
@@ -103,6 +104,9 @@ def fit_and_tell(job: Any, out: Path, resume: bool = False, as_json: bool = Fals
             if line:
                 say(line)
         tell(facts["labels"])
+        tell_model(facts)
+    if facts["budget_over"]:
+        say("the budget was over before training was done: this is the best so far", err=True)
     if facts["stopped"]:
         say(f"stopped by hand with the best so far; aimfor fit --resume --out {out} goes on", err=True)
     if not as_json:

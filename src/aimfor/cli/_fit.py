@@ -120,8 +120,10 @@ def _fit(job: Job, classifier: Classifier, out: Path, place: Path, command: str,
     dataset = job.dataset(place)
     command = job.write(out / WORK, dataset.fingerprint, command)
     _check_confidence(classifier, dataset)
+    begun, budget = time.monotonic(), classifier.budget
     with run.interruptible():
         fitted = train(classifier, dataset, run, job.memory)
+    over = budget is not None and time.monotonic() - begun >= budget
     run.on_stage_begin("measuring")
     facts = {
         "aim": str(read_aim(job.aim)),
@@ -133,6 +135,7 @@ def _fit(job: Job, classifier: Classifier, out: Path, place: Path, command: str,
         "made": _made(job, dataset, command, time.monotonic() - started, run.stopped),
         "confidence": classifier.confidence,
         "stopped": run.stopped,
+        "budget_over": over,
     }
     chosen = {} if fitted.contest is None else fitted.contest.winner.loss
     data = {

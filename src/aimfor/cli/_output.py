@@ -17,6 +17,7 @@ EXIT_CODES = (
 )
 MISSED, DRIFTED, INTERRUPTED = 3, 4, 130
 MOST_TOLD = 20  # labels, in text; all are in --json
+MOST_STRONGEST = 5  # columns, in text
 
 
 # What comes in and goes out
@@ -125,6 +126,19 @@ def tell(labels: list[dict[str, Any]], costs: tuple[float, float] | None = None)
             best = f"{metric['name']} {metric['ours']:.4f}{beside}"
             say(f"For comparison only, at the best threshold of these very rows: {best}.")
         _tell_segments(measured)
+
+
+def tell_model(facts: dict[str, Any]) -> None:
+    """Which candidate was chosen of how many, and what its strongest columns are worth."""
+    candidates, importance = facts["candidates"], facts["importance"]
+    for one in candidates:
+        if one["chosen"] and len(candidates) > 1:
+            kind = "" if one["kind"] in one["name"] or one["kind"] == "auto" else f"{one['kind']}, "
+            say(f"Chosen on validation rows, of {len(candidates)} candidates: {kind}{one['name']}.")
+    strongest = [one for one in importance["columns"][:MOST_STRONGEST] if one["drop"] > 0] if importance else []
+    if strongest:
+        named = ", ".join(f"{one['name']} ({one['drop']:.2g})" for one in strongest)
+        say(f"Strongest columns, by how much {importance['metric']} falls when one is shuffled: {named}.")
 
 
 def cost_of(operating: dict[str, Any], costs: tuple[float, float]) -> float | None:

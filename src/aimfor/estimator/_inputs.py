@@ -100,8 +100,23 @@ def check_confidence(confidence: float | None, held_out: LabelledRows, trained_o
 
 def _accepted(classifier: Any, X: Any) -> dict[str, Any]:
     """What `validate_data` lets through."""
+    _refuse_texts(X)
     finite = "allow-nan" if kind_for(classifier).takes_missing and not sparse.issparse(X) else True
     return {"accept_sparse": "csr", "dtype": (np.float64, np.float32), "ensure_all_finite": finite}
+
+
+def _refuse_texts(X: Any) -> None:
+    """Say what to do with a pandas table that has columns of texts."""
+    kinds: Any = getattr(X, "dtypes", None)
+    for name, kind in kinds.items() if hasattr(kinds, "items") else ():
+        # Categories may be numbers, and so may be the entries of a column of objects.
+        entries = getattr(kind, "categories", None)
+        texts = entries is not None and entries.dtype.kind not in "biuf"
+        if texts or (getattr(kind, "kind", "") in "OSUT" and any(isinstance(cell, str) for cell in X[name][:100])):
+            raise ValueError(
+                f"X must hold numbers, but column {str(name)!r} holds texts or categories: turn them into numbers, for "
+                "example with scikit-learn's OneHotEncoder; the command `aimfor fit` reads such tables as they are"
+            )
 
 
 def _present(X: Any, y: np.ndarray, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:

@@ -48,8 +48,10 @@ class ForestSearch:
         if (state := self.observer.saved(STAGE)) is not None:
             with resuming(STAGE):
                 self._restore(state)
-        training = _held(self.task, self.task.data, self.task.memory, "train on")
-        choosing = _held(self.task, self.task.validation, int(CHOOSING * self.task.memory), "choose their rounds on")
+        training = _in_memory(self.task, self.task.data, self.task.memory, "train on")
+        choosing = _in_memory(
+            self.task, self.task.validation, int(CHOOSING * self.task.memory), "choose their rounds on"
+        )
         searches = [
             self._forests_of(label, training.of_label(label), choosing.of_label(label))
             for label in range(self.num_labels)
@@ -156,7 +158,7 @@ def constant_forest(num_features: int, labels: np.ndarray) -> Forest:
 # Rows as LightGBM takes them
 
 
-class HeldRows(NamedTuple):
+class TreeRows(NamedTuple):
     """Rows in memory, as trees read them: columns `[n, C]`, labels `[n, L]` of 0/1, weights `[n]` or None."""
 
     features: Any
@@ -168,7 +170,7 @@ class HeldRows(NamedTuple):
         return Sample(self.features, self.labels[:, label], self.weights)
 
 
-def _held(task: Task, data: Data, memory: int, deed: str) -> HeldRows:
+def _in_memory(task: Task, data: Data, memory: int, deed: str) -> TreeRows:
     """All rows where memory holds them. Of more rows on disk, those with a label and a weighted draw of the others."""
     columns, count, multiclass = task.problem.columns, len(data.rows), task.problem.multiclass
     labels = data.labels.numpy()
@@ -177,7 +179,7 @@ def _held(task: Task, data: Data, memory: int, deed: str) -> HeldRows:
     width = data.rows.num_features if columns is None else len(columns.columns)
     most = max(2, memory // (FLOAT * width))
     if not isinstance(data.rows.features, StoredRows) or count <= most:
-        return HeldRows(_taken(data, None, columns), labels, weights)
+        return TreeRows(_taken(data, None, columns), labels, weights)
     positive = np.zeros(count, dtype=bool) if multiclass else labels.max(axis=1) > 0
     if positive.sum() > most / 2:  # the others would be too few to learn from
         positive[:] = False
@@ -190,7 +192,7 @@ def _held(task: Task, data: Data, memory: int, deed: str) -> HeldRows:
         ThinnedRowsWarning,
         stacklevel=checks.callers_level(),
     )
-    return HeldRows(_taken(data, index, columns), labels[index], weights)
+    return TreeRows(_taken(data, index, columns), labels[index], weights)
 
 
 def thinned(kept: np.ndarray, most: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
