@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from aimfor._base.errors import DataError
 from aimfor._base.files import OtherPath
+from aimfor.aims import aim as read_aim
 from aimfor.cli._drift import Drift
-from aimfor.cli._fit import aims_of
 from aimfor.cli._segments import segments_of
 from aimfor.cli._source import open_source
 from aimfor.model_folder import LoadedModel, load_model
-from aimfor.operating_points import OperatingPoint
+from aimfor.operating_points import OperatingPoint, one_per_label
 from aimfor.report import measure_label
 from aimfor.tables import (
     Matrix,
@@ -285,7 +285,7 @@ def _evaluated(
         remarks.append({"kind": "no label", "column": None, "text": text})
     on, remark = _which_rows(scorer, source, hashes)
     remarks += [remark] if remark else []
-    aims = aims_of(scorer.model.classifier, len(scorer.labels))
+    aims = one_per_label(read_aim(scorer.model.classifier.aim), len(scorer.labels))
     cut = [segment.take(pa.array(np.arange(len(labels))[present])) for segment in _joined(segments)]
     measured = []
     for index, name in enumerate(scorer.labels):

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import expit
-from sklearn.isotonic import IsotonicRegression
-from sklearn.linear_model import LogisticRegression
 
 # From so many rows on an isotonic curve has enough steps; below, a logistic one is steadier.
 ISOTONIC_ROWS = 1000
@@ -61,6 +59,10 @@ def calibration(
     """
     if len(np.unique(labels)) < 2:
         return Constant(float(labels[0]))
+    # Here, because a model that is only loaded does not need them, and they take long to import.
+    from sklearn.isotonic import IsotonicRegression
+    from sklearn.linear_model import LogisticRegression
+
     if kind == "isotonic" or (kind is True and len(labels) >= ISOTONIC_ROWS):
         rising = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, labels, weights)
         return Isotonic(rising.X_thresholds_.astype(np.float64), rising.y_thresholds_.astype(np.float64))

@@ -18,7 +18,6 @@ from aimfor.estimator._holdout import TRAINED, LabelledRows, divided, held_share
 from aimfor.estimator._inputs import check_confidence, check_rows, check_validation
 from aimfor.estimator._parameters import check_parameters, kind_for, settings_of
 from aimfor.model_kinds import MEMORY, Fit, NetworkKind, Problem, TableColumns, Task, kind_of
-from aimfor.solvers import solve_by_lp, solve_by_search, warn_of_infeasible
 from aimfor.training import Contest, Data, FeatureRows, Observer, Scaling
 
 
@@ -153,6 +152,8 @@ def history_of(contest: Contest, aim: Aim) -> list[dict[str, Any]]:
 
 def _solve(classifier: Any, aim: Aim, fitted: LabelledRows, problem: Problem) -> None:
     """The optimum of the relaxed problem, as a model that scales like the others."""
+    from aimfor.solvers import solve_by_lp, solve_by_search, warn_of_infeasible
+
     X, labels, weights = fitted.taken()
     solver, num_classes = classifier.solver, len(classifier.classes_)
     checks.rule(classifier.targets_.one_label, "y", f"must have one label for solver {solver!r}", num_classes)

@@ -12,12 +12,11 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import safetensors
 import safetensors.torch
 import torch
-from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -29,6 +28,9 @@ from aimfor.model_folder._restore import restore
 from aimfor.model_folder._schema import LoadedModel, facts_of, read_facts, tensor_bytes, tensors_of, to_text
 from aimfor.model_kinds import KINDS
 from aimfor.tables import as_path
+
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
 
 FACTS, TENSORS = "model.json", "model.safetensors"
 # A larger file is refused without being read.
@@ -176,6 +178,8 @@ def load(path: str | os.PathLike[str]) -> Classifier | Pipeline:
     loaded = load_model(path)
     if loaded.preparation is None:
         return loaded.classifier
+    from sklearn.pipeline import Pipeline  # takes long to import, and the program does not need it
+
     return Pipeline([("preparation", loaded.preparation), ("classifier", loaded.classifier)])
 
 
