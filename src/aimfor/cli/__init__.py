@@ -10,7 +10,7 @@ def main() -> None:
     # Imports make half a million objects that all stay. To look for garbage among them, while they are made and again
     # at the end, would take longer than to score a table.
     gc.set_threshold(50_000, 20, 20)
-    atexit.register(gc.freeze)
+    atexit.register(_leave)
     try:
         from aimfor.cli._commands import app
     except ModuleNotFoundError as error:
@@ -21,3 +21,9 @@ def main() -> None:
         app(prog_name="aimfor")
     except KeyboardInterrupt:  # before a command began
         sys.exit(130)
+
+
+def _leave() -> None:
+    """End without a last search for garbage, unless a library is loaded that complains about what it left."""
+    if "triton" not in sys.modules:
+        gc.freeze()
