@@ -28,6 +28,8 @@ AIMS = [
 CONVEX = ["hinge", "log", "smooth_hinge"]
 SURROGATES = [*CONVEX, "ramp", "sigmoid"]
 BOUNDING = [*CONVEX, "ramp"]
+# The options of the paper's problem, whose constraints bound the true ones and which linear programs solve.
+PAPER = {"surrogate": "hinge", "constraint": "surrogate", "log_loss": 0.0}
 
 
 def written_out(anchors: Anchors, anchor_count: int, labels: int) -> Anchors:

@@ -35,8 +35,13 @@ def log_loss(scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> C
 
 
 def ours(engine: str, surrogate: str, scores: Tensor, labels: Tensor, anchors: int = ANCHORS, **extra) -> Contender:
-    loss = aimfor.Loss(f"aucpr; num_anchors={anchors}", num_labels=scores.shape[1], surrogate=surrogate, warmup=1)
+    """The aim alone, with the bounds of a surrogate."""
+    options = {"surrogate": surrogate, "constraint": "surrogate", "log_loss": 0.0, "warmup": 1}
+    loss = aimfor.Loss(f"aucpr; num_anchors={anchors}", num_labels=scores.shape[1], **options)
+    return steps_with(loss, engine, scores, labels, **extra)
 
+
+def steps_with(loss: aimfor.Loss, engine: str, scores: Tensor, labels: Tensor, **extra) -> Contender:
     def step() -> None:
         os.environ["AIMFOR_ENGINE"] = engine
         scores.grad = None

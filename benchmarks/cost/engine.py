@@ -35,8 +35,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import aimfor
-from benchmarks.cost.contenders import Contender, batch, broadcast, compare, log_loss, ours
-from benchmarks.cost.engine_report import ANCHORS, LABELS, ROWS, Row, draw, finished, keep, table
+from benchmarks.cost.contenders import Contender, batch, broadcast, compare, log_loss, ours, steps_with
+from benchmarks.cost.engine_report import ANCHORS, DEFAULT_POINT, LABELS, ROWS, Row, draw, finished, keep, table
 from benchmarks.shared import page
 from benchmarks.shared.reproduced import Reproduced
 
@@ -69,6 +69,19 @@ def times(engine: str, turns: int, rows: int, labels: int) -> list[Row]:
     if weighted:
         found |= compare(log_loss(scores, y, weights), weighted, turns)
     return rows_of(found, rows, labels)
+
+
+def defaults(turns: int, rows: int, labels: int) -> list[Row]:
+    """An area and an aim at a point with their default options, half log-loss among them."""
+    scores, y = batch(rows, labels)
+    losses = {text: aimfor.Loss(text, num_labels=labels) for text in (f"aucpr; num_anchors={ANCHORS}", DEFAULT_POINT)}
+    contenders = {
+        (f"default, {text}", engine, loss.surrogate.name, loss.aim.anchor_count): steps_with(loss, engine, scores, y)
+        for engine in ENGINES
+        for text, loss in losses.items()
+    }
+    found = compare(log_loss(scores, y), contenders, turns)
+    return [Row(*name[:3], rows, labels, name[3], torch.get_num_threads(), *ratio) for name, ratio in found.items()]
 
 
 def for_scale(turns: int, rows: int, labels: int) -> list[Row]:
@@ -151,7 +164,7 @@ def whole_step(turns: int, rows: int, labels: int) -> list[Row]:
         ("whole step, sparse labels", lambda: sparse, made_dense),
     ):
         contenders = {
-            (what, ENGINES[0], one): step_with(aimfor.Loss("aucpr", num_labels=labels, surrogate=one), own)
+            (what, ENGINES[0], one): step_with(aimfor.Loss("aucpr", num_labels=labels, surrogate=one, log_loss=0), own)
             for one in ("hinge", "log")
         }
         found |= compare(step_with(F.binary_cross_entropy_with_logits, theirs), contenders, turns)
@@ -286,7 +299,7 @@ def again() -> list[Reproduced]:
     before = {row[:7]: row.ratio for row in finished()}
     rows = [
         *memory(ROWS, LABELS),
-        *(row for name in (*ENGINES, "sparse", "small") for row in apart(name, 3, processes=1)),
+        *(row for name in (*ENGINES, "defaults", "sparse", "small") for row in apart(name, 3, processes=1)),
     ]
     kept = [row for row in rows if row[:7] in before and row.engine != "broadcast"]
     return [page.within_factor(", ".join(map(str, row[:7])), before[row[:7]], row.ratio, TOLERANCE) for row in kept]
@@ -321,6 +334,7 @@ def main() -> None:
 GROUPS: dict[str, Callable[..., list[Row]]] = {
     # More turns where limits are set: a median of ten moves by a tenth from run to run.
     **{engine: lambda turns, engine=engine: times(engine, 3 * turns, ROWS, LABELS) for engine in ENGINES},
+    "defaults": lambda turns: defaults(3 * turns, ROWS, LABELS),
     "for scale": lambda turns: for_scale(turns // 5, ROWS, LABELS),
     "sparse": lambda turns: sparse_times(3 * turns, ROWS, LABELS),
     "widest": lambda turns: widest(turns, ROWS, LABELS),

@@ -17,6 +17,8 @@ import torch
 import aimfor
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "linear_head.csv"
+# The aim alone, with the bounds of the hinge.
+OPTIONS = {"surrogate": "hinge", "constraint": "surrogate", "log_loss": 0.0}
 
 
 def labels_of(rows: int, labels: int) -> torch.Tensor:
@@ -24,12 +26,12 @@ def labels_of(rows: int, labels: int) -> torch.Tensor:
 
 
 def unchunked(features: int, labels: int):
-    layer, loss = torch.nn.Linear(features, labels), aimfor.Loss("aucpr", num_labels=labels)
+    layer, loss = torch.nn.Linear(features, labels), aimfor.Loss("aucpr", num_labels=labels, **OPTIONS)
     return layer.parameters(), lambda rows, targets: loss(layer(rows), targets)
 
 
 def chunked(features: int, labels: int):
-    head = aimfor.LinearLoss("aucpr", features, labels)
+    head = aimfor.LinearLoss("aucpr", features, labels, **OPTIONS)
     return head.parameters(), head
 
 
@@ -69,7 +71,7 @@ def peak(kind: str, rows: int, features: int, labels: int) -> float:
 def grown(kind: str, rows: int, features: int, labels: int) -> float:
     torch.manual_seed(0)
     if kind == "chunked, updated in place":
-        head = aimfor.LinearLoss("aucpr", features, labels, updates=aimfor.ChunkSGD(0.1))
+        head = aimfor.LinearLoss("aucpr", features, labels, updates=aimfor.ChunkSGD(0.1), **OPTIONS)
         parameters, call = [], head
     else:
         parameters, call = unchunked(features, labels) if kind == "linear and loss" else chunked(features, labels)

@@ -35,7 +35,7 @@ def fit(loss, steps=1000):
 
 AIM = aimfor.aim("recall@precision>=0.7")
 plain = AIM.metric(Y[test], fit(torch.nn.BCEWithLogitsLoss()))
-aimed = AIM.metric(Y[test], fit(aimfor.Loss(AIM, num_labels=LABELS, constraint="exact")))
+aimed = AIM.metric(Y[test], fit(aimfor.Loss(AIM, num_labels=LABELS)))
 shares = Y[train].float().mean(0).numpy()
 
 plt.figure(figsize=(6, 4))

@@ -17,7 +17,7 @@ X, y = torch.tensor(X, dtype=torch.float32), torch.tensor(y)
 
 model = torch.nn.Linear(20, 1)
 optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
-loss = aimfor.Loss("recall@precision>=0.9", constraint="exact")
+loss = aimfor.Loss("recall@precision>=0.9")
 history = []
 for _ in range(1500):
     rows = torch.randint(len(y), (256,))

@@ -5,6 +5,7 @@ import torch
 
 import aimfor
 from aimfor import metrics
+from cases import PAPER
 
 TARGETS = [
     "recall@precision>=0.5",
@@ -26,10 +27,11 @@ def two_clouds(seed: int, num_rows: int):
 
 
 @pytest.mark.parametrize("text", TARGETS)
-def test_the_default_dual_rate_meets_every_target(text):
+@pytest.mark.parametrize("options", [{}, PAPER], ids=["default", "paper"])
+def test_the_default_dual_rate_meets_every_target(text, options):
     inputs, labels = two_clouds(seed=0, num_rows=20_000)
     torch.manual_seed(0)
-    model, loss = torch.nn.Linear(5, 1), aimfor.Loss(text)
+    model, loss = torch.nn.Linear(5, 1), aimfor.Loss(text, **options)
     optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
     for _ in range(1500):
         rows = torch.randint(len(inputs), (256,))
@@ -41,7 +43,6 @@ def test_the_default_dual_rate_meets_every_target(text):
     scores = model(new_inputs).squeeze(1).detach()
     best = loss.aim.metric(new_labels, new_inputs @ torch.tensor([4.0, 2.0, 0, 0, 0]))  # the ranking by likelihood
     assert loss.aim.metric(new_labels, scores) >= 0.96 * best
-    # The surrogate constraint implies the exact one, so the learned threshold is on its right side, on new rows.
     at = {
         "precision": metrics.precision(new_labels, scores, loss.thresholds.item()),
         "recall": metrics.recall(new_labels, scores, loss.thresholds.item()),
@@ -49,7 +50,12 @@ def test_the_default_dual_rate_meets_every_target(text):
     }
     constrained, limit = text.partition("@")[2].replace("<", ">").split(">=")
     limit = float(limit)
-    assert at[constrained] <= limit if constrained == "fpr" else at[constrained] >= limit
+    if options:
+        # The surrogate constraint implies the exact one, so the learned threshold is on its right side, on new rows.
+        assert at[constrained] <= limit if constrained == "fpr" else at[constrained] >= limit
+    else:
+        # Exact rates lead it to the limit itself, up to the noise of small batches.
+        assert abs(at[constrained] - limit) < (0.07 if limit > 0.5 else 0.25)
     # And not by predicting nothing, or everything.
     assert at["recall"] > 0.1
     assert at["fpr"] < 0.2

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import aimfor
+from cases import PAPER
 from relaxed import best_line, solve
 
 MIN_PRECISION = 0.9
@@ -62,12 +63,31 @@ def test_the_warning_appears_once_and_in_the_diagnostics(problem):
     with pytest.warns(
         aimfor.InfeasibleConstraintWarning, match="the hinge constraint of .* looks infeasible"
     ) as caught:
-        loss, _ = train(features, labels, steps=4000)
+        loss, _ = train(features, labels, steps=4000, **PAPER)
     assert len(caught) == 1
     assert caught[0].filename == __file__
     told = loss.diagnostics()
     assert not told.feasible.any()
     assert (told.violation > 0).all()
+
+
+def test_the_default_finds_the_best_line(problem):
+    """Exact rates drive the multipliers, so a bound that is out of reach does no harm."""
+    features, labels, best = problem
+    loss, scores = train(features, labels)
+    recalls = loss.aim.metric(np.repeat(labels[:, None], RESTARTS, axis=1), scores)
+    assert np.mean(recalls >= 0.95 * best) > 0.5
+    assert loss.diagnostics().feasible.all()
+
+
+def test_the_default_warns_where_no_model_can_meet_the_aim():
+    rng = np.random.default_rng(0)
+    features, labels = rng.normal(size=(2000, 2)), rng.random(2000) < 0.3  # pure noise
+    with pytest.warns(aimfor.InfeasibleConstraintWarning, match="the exact constraint of .* looks infeasible"):
+        loss, _ = train(features, labels, steps=4000)
+    stuck = ~loss.diagnostics().feasible
+    assert stuck.any()
+    assert (loss.diagnostics().violation[stuck] > 0).all()
 
 
 @pytest.mark.parametrize("warmup", [1, 300])

@@ -14,7 +14,7 @@ import aimfor
 from aimfor.aims._table import Rates
 from aimfor.loss._surrogates import SURROGATES as RECORDS
 from aimfor.loss.engines import _choice as engines
-from cases import AIMS, CONVEX, NATIVE, SURROGATES
+from cases import AIMS, CONVEX, NATIVE, PAPER, SURROGATES
 
 LABELS = 3
 
@@ -48,8 +48,12 @@ def assert_same_state(one: aimfor.Loss, other: aimfor.Loss, **tolerance) -> None
 
 def lagrangian(loss: aimfor.Loss, scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """The value by its definition, for autograd to differentiate: everything as one [K, B, L] tensor."""
-    priors = loss.priors.double()
-    anchors = loss.aim.anchors(priors, Rates(*(rate.double() for rate in loss.state.surrogate_rates)))
+    priors, state = loss.priors.double(), loss.state
+    surrogate_rates, exact_rates = (
+        Rates(*(rate.double() for rate in rates)) for rates in (state.surrogate_rates, state.exact_rates)
+    )
+    anchors = loss.aim.anchors(priors, exact_rates if loss.constraint == "exact" else surrogate_rates)
+    anchors = loss.aim.counted(anchors, priors, exact_rates)
     surrogate, sharpness = loss.surrogate, 1.0
     if surrogate.sharpness is not None:
         warming = bool((loss.state.steps < loss.warmup).all())
@@ -62,7 +66,9 @@ def lagrangian(loss: aimfor.Loss, scores: torch.Tensor, labels: torch.Tensor) ->
     rates = Rates(u, v, positive.sum(0) / (priors * len(scores)))
     multipliers = (loss.multipliers if anchors.multiplier is None else anchors.multiplier).double()
     value = (anchors.width * (anchors.objective(rates) + multipliers * anchors.violation(rates))).sum(0)
-    return (value / sum(anchors.costs(multipliers)).sum(0)).mean()
+    aim = (value / sum(anchors.costs(multipliers)).sum(0)).mean()
+    log_loss = torch.nn.functional.binary_cross_entropy_with_logits(scores, labels.to(scores))
+    return (1 - loss.log_loss) * aim + loss.log_loss * log_loss
 
 
 @pytest.mark.parametrize("warmup", [1, 500])
@@ -110,6 +116,7 @@ OPTIONS = st.fixed_dictionaries(
         "surrogate": st.sampled_from(SURROGATES),
         "constraint": st.sampled_from(["surrogate", "exact"]),
         "warmup": st.sampled_from([1, 2]),
+        "log_loss": st.sampled_from([0.0, 0.5]),
     }
 )
 
@@ -221,7 +228,8 @@ def test_label_columns_are_independent(options, drawn):
 
 @given(options=OPTIONS, drawn=batches(), shift=st.sampled_from([-8.0, -0.5, 4.0, 16.0]))
 def test_shifting_all_scores_shifts_the_thresholds_and_nothing_else(options, drawn, shift):
-    one, other = (build(options, drawn) for _ in range(2))
+    """Of the aim; log-loss is about the scores themselves."""
+    one, other = (build({**options, "log_loss": 0.0}, drawn) for _ in range(2))
     for scores, labels, weights in drawn:
         expected = gradient(one, scores, labels, weights=weights)
         torch.testing.assert_close(
@@ -282,8 +290,9 @@ def test_given_priors_are_kept_and_used():
 
 @pytest.mark.parametrize("aim", AIMS)
 def test_given_priors_equal_weights_that_make_them(aim):
-    """Half of the rows are positive, the aim is about 10 %: said by priors or by weights, the training is the same."""
-    by_priors, by_weights = aimfor.Loss(aim, priors=0.1), aimfor.Loss(aim)
+    """Half of the rows are positive, the aim is about 10 %: said by priors or by weights, the training is the same.
+    Log-loss beside it is that of the rows as they come, by their weights."""
+    by_priors, by_weights = aimfor.Loss(aim, priors=0.1, log_loss=0), aimfor.Loss(aim, log_loss=0)
     labels = torch.tensor([1, 0] * 20)
     weights = torch.where(labels == 1, 0.2, 1.8)
     for seed in range(5):
@@ -469,8 +478,8 @@ def test_multiclass_is_the_log_odds_of_one_class_against_the_rest(masked):
     scores, _ = batch(1)
     classes = torch.arange(len(scores)) % LABELS
     extra = {"mask": torch.arange(len(scores)) % 4 > 0} if masked else {}
-    multiclass = aimfor.Loss("aucpr", num_labels=LABELS, multiclass=True)
-    one_vs_rest = aimfor.Loss("aucpr", num_labels=LABELS)
+    multiclass = aimfor.Loss("aucpr", num_labels=LABELS, multiclass=True, log_loss=0)
+    one_vs_rest = aimfor.Loss("aucpr", num_labels=LABELS, log_loss=0)
     for _ in range(3):
         leaf = scores.clone().requires_grad_()
         one_vs_rest(aimfor.log_odds(leaf), torch.nn.functional.one_hot(classes), **extra).backward()
@@ -684,7 +693,7 @@ def test_ladder_climbs_label_by_label():
     for _ in range(4):
         loss(scores, labels)
     late = batch(0, labels=2)[1]
-    hinge = aimfor.Loss("recall@precision>=0.8", num_labels=2)
+    hinge = aimfor.Loss("recall@precision>=0.8", num_labels=2, surrogate="hinge")
     hinge.load_state_dict(loss.state_dict())
     mixed, convex = gradient(loss, scores, late), gradient(hinge, scores, late)
     torch.testing.assert_close(mixed[:, 1], convex[:, 1])
@@ -704,7 +713,7 @@ def test_the_multiplier_follows_its_constraint(constraint):
 
 def test_diagnostics_are_the_numbers_of_the_constraint():
     """With a frozen state the running numbers of one batch are that batch's."""
-    loss = aimfor.Loss("recall@precision>=0.6", threshold_rate=1e-9)
+    loss = aimfor.Loss("recall@precision>=0.6", threshold_rate=1e-9, **PAPER)
     scores = torch.cat([torch.full((8,), 0.2), torch.full((2,), 0.15), torch.full((30,), -0.2)])
     labels = torch.cat([torch.ones(8), torch.zeros(32)])
     loss(scores, labels)
@@ -721,6 +730,9 @@ def test_diagnostics_are_the_numbers_of_the_constraint():
         8 * (1 - hinge_positive) / (8 * (1 - hinge_positive) + 32 * surrogate_v)
     )
     assert told.violation.item() == pytest.approx(4 * 1.5 * surrogate_v - (1 - hinge_positive), rel=1e-4)
+    exact = aimfor.Loss("recall@precision>=0.6", threshold_rate=1e-9)
+    exact(scores, labels)
+    assert exact.diagnostics().violation.item() == pytest.approx(4 * 1.5 * 2 / 32 - 1, rel=1e-4)
     assert told.priors.item() == pytest.approx(0.2)
     assert bool(told.feasible.all())
 
@@ -735,7 +747,7 @@ def test_repr_names_the_aim(surrogate):
 def test_f1_weighs_errors_by_the_rates_of_its_constraint(engine, constraint, monkeypatch):
     monkeypatch.setenv("AIMFOR_ENGINE", engine)
     generator = torch.Generator().manual_seed(0)
-    loss = aimfor.Loss("f1", constraint=constraint)
+    loss = aimfor.Loss("f1", **{**PAPER, "constraint": constraint})
     for _ in range(100):
         labels = torch.rand(64, generator=generator) < 0.3
         loss(torch.randn(64, generator=generator) + labels, labels)
@@ -748,3 +760,10 @@ def test_f1_weighs_errors_by_the_rates_of_its_constraint(engine, constraint, mon
     scores = loss.thresholds.flatten().repeat(2).requires_grad_()
     loss(scores, torch.tensor([0, 1])).backward()
     assert scores.grad[0].item() / -scores.grad[1].item() == pytest.approx(ratio, rel=1e-5)
+
+
+@pytest.mark.parametrize("aim", AIMS)
+def test_the_default_constraint_follows_the_aim(aim):
+    """Exact rates at a point and for F_beta; over an area those of the surrogate."""
+    loss = aimfor.Loss(aim)
+    assert loss.constraint == ("surrogate" if aim.startswith("auc") else "exact")

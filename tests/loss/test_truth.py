@@ -9,7 +9,7 @@ import torch
 import aimfor
 from aimfor import metrics
 from aimfor.aims._table import Rates
-from cases import written_out
+from cases import PAPER, written_out
 from relaxed import best_line, solve, solve_f_beta
 
 POINTS = ["recall@precision>=0.8", "precision@recall>=0.8", "tpr@fpr<=0.1"]
@@ -49,7 +49,7 @@ def train(aim: aimfor.Aim, problems: list[tuple[np.ndarray, np.ndarray]], steps:
     """
     inputs, targets = (torch.tensor(np.stack(part, axis=1)) for part in zip(*problems, strict=True))
     dual_rate, threshold_rate = 0.03, 0.1
-    loss = aimfor.Loss(aim, num_labels=len(problems))
+    loss = aimfor.Loss(aim, num_labels=len(problems), **PAPER)
     weights = torch.zeros(len(problems), 2, dtype=torch.float64, requires_grad=True)
     # The loss is a mean over labels: as many times the step gives each its own.
     optimiser = torch.optim.SGD([weights], lr=0.1 * len(problems))

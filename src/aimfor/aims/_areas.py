@@ -1,6 +1,7 @@
 """Aims at an area under a curve, as the mean over anchors."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -47,6 +48,7 @@ def _without_unreachable(anchors: Anchors, rates: Rates) -> Anchors:
 class AreaAim(Aim):
     """The area under a curve over a range, as the mean over anchors inside it."""
 
+    default_constraint: ClassVar[str] = "surrogate"
     num_anchors: int
     spacing: str
 

@@ -36,6 +36,7 @@ class Aim(ABC):
 
     greater_is_better: ClassVar[bool] = True
     follows_rates: ClassVar[bool] = False  # whether the table depends on the running rates
+    default_constraint: ClassVar[str] = "exact"  # of the loss, if none is asked for
 
     @property
     @abstractmethod
@@ -262,7 +263,7 @@ class FPRAtTPR(PointAim):
 class RecallAtAlerts(PointAim):
     """Most recall while at most this share of the rows is flagged; "recall@alerts<=0.01". See RecallAtPrecision.
 
-    A budget of alerts includes the true ones, so no surrogate bounds it: train with `constraint="exact"`.
+    A budget of alerts includes the true ones, so no surrogate bounds it: exact rates must drive the multiplier.
 
     Example:
         >>> RecallAtAlerts(0.5).metric([1, 0, 1, 0], [4, 3, 2, 1])

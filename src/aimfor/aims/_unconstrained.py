@@ -20,7 +20,7 @@ class FBeta(Aim):
     The paper's form: minimise (beta^2 + kappa v) / psi subject to psi <= 1 - u, with multiplier lambda. That problem
     is not jointly convex in psi and v, so both follow their fixed point at the running rates instead of descent and
     ascent: psi = max(floor, 1 - u) and lambda = (beta^2 + kappa v) / psi^2. The width scales this to the gradient of
-    -F_beta, which changes no minimiser and stays bounded where psi is small. With `constraint="exact"` u and v are the
+    -F_beta, which changes no minimiser and stays bounded where psi is small. By default u and v are the
     exact rates: a loose bound makes F_beta look low, and a low F_beta spares false positives.
 
     Args:

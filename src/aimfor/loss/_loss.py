@@ -47,8 +47,9 @@ class Loss(nn.Module):
         num_labels: L.
         surrogate: "hinge", "log", "smooth_hinge", "ramp" (bounds on the 0-1 loss) or "sigmoid" (an approximation). The
             tight ones, ramp and sigmoid, are reached by a ladder: the first `warmup` batches of a label use the hinge.
-        constraint: "surrogate", or "exact" to drive the multipliers by the true 0-1 rates, for aims that the surrogate
-            constraint cannot meet, and for F_beta, whose weights then follow the F_beta there is instead of its bound.
+        constraint: which rates drive the multipliers and, for F_beta, its weights: "exact" for the true 0-1 rates,
+            "surrogate" for their bounds. None takes exact rates, but those of the surrogate over areas. A constraint
+            that holds for a bound holds for the true rates of the same batch, but a bound may be out of reach.
         multiclass: labels are class indices `[B]` of `num_labels` exclusive classes; the aim is trained on the softmax
             log-odds of each class.
         priors: share of positives that the aim is about, a number or one per label; the share in the training batches
@@ -79,13 +80,13 @@ class Loss(nn.Module):
         *,
         num_labels: int = 1,
         surrogate: str = "hinge",
-        constraint: str = "surrogate",
+        constraint: str | None = None,
         multiclass: bool = False,
         priors: float | list[float] | tuple[float, ...] | Tensor | None = None,
         dual_rate: float = 0.01,
         threshold_rate: float = 0.1,
         warmup: int = 500,
-        log_loss: float = 0.0,
+        log_loss: float = 0.5,
         log_loss_batches: int = 0,
         process_group: Any = None,
         total_labels: int | None = None,
@@ -97,6 +98,7 @@ class Loss(nn.Module):
             checks.rule(count == num_labels, "aim", f"must have one target per label ({num_labels} labels)", count)
         checks.yes_or_no("multiclass", multiclass)
         checks.choice("surrogate", surrogate, tuple(SURROGATES))
+        constraint = self.aim.default_constraint if constraint is None else constraint
         checks.choice("constraint", constraint, ("surrogate", "exact"))
         checks.whole_number("warmup", warmup, at_least=1)
         checks.whole_number("log_loss_batches", log_loss_batches, at_least=0)
@@ -307,7 +309,7 @@ class Loss(nn.Module):
     def extra_repr(self) -> str:
         return (
             f"{str(self.aim)!r}, num_labels={self.num_labels}, surrogate={self.surrogate.name!r}, "
-            f"constraint={self.constraint!r}, multiclass={self.multiclass}"
+            f"constraint={self.constraint!r}, log_loss={self.log_loss:g}, multiclass={self.multiclass}"
         )
 
     def _pass(self, state: State, rules: LossRules, run: Pass) -> tuple[Tensor, Tensor]:

@@ -82,8 +82,10 @@ class Objectives:
                 self.groups.append((LogLoss([recipes[head] for head in heads], data, multiclass), heads))
                 continue
             aim, surrogate, constraint = kind
-            options: dict[str, Any] = {"surrogate": surrogate, "constraint": constraint, "warmup": WARMUP}
-            loss = Loss(repeated(aim, len(heads)), num_labels=len(heads) * num_labels, process_group=False, **options)
+            # Log-loss is a candidate of its own.
+            options: dict[str, Any] = {"surrogate": surrogate, "constraint": constraint, "log_loss": 0.0}
+            options |= {"warmup": WARMUP, "process_group": False}
+            loss = Loss(repeated(aim, len(heads)), num_labels=len(heads) * num_labels, **options)
             loss.state.warned = True  # no warning of infeasible constraints: such candidates lose the contest
             self.groups.append((loss.to(data.rows.device), heads))
 
