@@ -21,9 +21,6 @@ TPR_AT_FPR = Question("tpr", "fpr", "<=")
 
 # A recall below is one that rounding may have made 0, where precision has no slope.
 LEAST_RECALL = 1e-6
-# What becomes of the width of anchors whose precision no threshold reaches, by the exact running rates.
-UNREACHABLE = "keep"
-SHRUNK = 0.1
 
 
 def _by_slope_of_precision(anchors: Anchors, priors: Tensor, rates: Rates) -> Anchors:
@@ -32,17 +29,6 @@ def _by_slope_of_precision(anchors: Anchors, priors: Tensor, rates: Rates) -> An
     flagged = torch.addcmul(true, rest, rates.v.clamp(0, 1))
     width = anchors.width * true * rest / flagged.square_()
     return anchors._replace(width=width / width.sum(0).clamp(min=torch.finfo(width.dtype).tiny))
-
-
-def _without_unreachable(anchors: Anchors, rates: Rates) -> Anchors:
-    reached = (anchors.violation(rates) <= 0) & (rates.recall > 1e-3)
-    least = SHRUNK if UNREACHABLE == "shrink" else 0.0
-    width = anchors.width.expand_as(reached)
-    if UNREACHABLE == "share":  # to the strictest that is reached; the lax ones come first
-        strictest = reached & (reached.flip(0).cumsum(0).flip(0) == 1)
-        lost = (width * ~reached).sum(0)
-        return anchors._replace(width=torch.where(reached.any(0), width * reached + lost * strictest, width))
-    return anchors._replace(width=torch.where(reached.any(0), width * reached.to(width.dtype).clamp(min=least), width))
 
 
 class AreaAim(Aim):
@@ -112,12 +98,10 @@ class AUCPR(AreaAim):
 
     @property
     def counts_by_rates(self) -> bool:
-        return self._over_recall or UNREACHABLE != "keep"
+        return self._over_recall
 
     def counted(self, anchors: Anchors, priors: Tensor, rates: Rates) -> Anchors:
-        if self._over_recall:
-            return _by_slope_of_precision(anchors, priors, rates)
-        return _without_unreachable(anchors, rates)
+        return _by_slope_of_precision(anchors, priors, rates) if self._over_recall else anchors
 
     def metric(self, y_true, y_score, *, sample_weight=None):
         if self._over_recall:
