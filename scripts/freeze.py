@@ -4,6 +4,9 @@ The committed fixtures come from version 0.1.0.dev0, before its modules moved in
 that version still load and give the same results, so never replace them with files of a later version. To freeze
 another version, run this script on that version and give it another folder.
 
+`python scripts/freeze.py FOLDER --refits tests/contract/frozen/runs` writes what the same fits give in this version.
+Run it only where thresholds of new fits change on purpose, and say so in CHANGELOG.md.
+
 The script uses only the public names and the installed command `aimfor`.
 """
 
@@ -15,6 +18,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +53,7 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("recall@precision>=0.9", {"multiclass": True}),
 ]
 BATCHES, ROWS, LABELS = 25, 64, 3
-COMMANDS = ["", "fit", "score", "evaluate", "compare", "report", "export", "demo"]
+COMMANDS = ["", "fit", "score", "evaluate", "compare", "report", "export", "demo", "watch"]
 SMALL = ["--steps", "40", "--seed", "3"]
 LINEAR = ["fit", "train.csv", "--label", "fraud", "--aim", "recall@precision>=0.7"]
 MLP = ["fit", "train.csv", "--label", "late", "--label", "refund", "--aim", "tpr@fpr<=0.2"]
@@ -63,8 +67,13 @@ def main() -> None:
     """Write all fixtures into a new folder."""
     parser = argparse.ArgumentParser(description="Write the frozen fixtures of the contract tests.")
     parser.add_argument("folder", type=Path, help="a new folder for the fixtures")
-    folder = parser.parse_args().folder
+    parser.add_argument("--refits", type=Path, help="frozen runs whose fits are repeated; nothing else is written")
+    arguments = parser.parse_args()
+    folder = arguments.folder
     torch.set_num_threads(1)
+    if arguments.refits is not None:
+        freeze_refits(folder, arguments.refits)
+        return
     (folder / "losses").mkdir(parents=True)
     for index, (aim, options) in enumerate([*((aim, {}) for aim in AIMS), *OPTIONS]):
         freeze_loss(folder / "losses" / f"{index:02}.safetensors", aim, options, seed=index)
@@ -137,6 +146,24 @@ def freeze_runs(folder: Path) -> None:
         freeze_estimator(folder / name, pd.read_csv(folder / "new.csv"), folder / f"{name}-estimator.csv")
     compared = ["compare", *LINEAR[1:], "--splits", "2", *SMALL, "--json"]
     outputs["compare"] = {"command": compared, "output": json.loads(run(*compared, where=folder))}
+    (folder / "outputs.json").write_text(json.dumps(outputs, indent=1) + "\n")
+
+
+def freeze_refits(folder: Path, runs: Path) -> None:
+    """Repeat the fits and the comparison of frozen runs, and store what depends on their thresholds."""
+    folder.mkdir(parents=True)
+    with tempfile.TemporaryDirectory() as place:
+        work, frozen, outputs = Path(place), json.loads((runs / "outputs.json").read_text()), {}
+        for name in ("train.csv", "new.csv"):
+            shutil.copy(runs / name, work / name)
+        for name in (*(f"{name}-fit" for name in FITS), "compare"):
+            command = frozen[name]["command"]
+            linear = [] if "--model" in command else ["--model", "linear"]
+            outputs[name] = json.loads(run(*command, *linear, where=work))
+        for name in FITS:
+            run("score", name, "new.csv", "--out", f"{name}-scored.csv", where=work)
+            shutil.copy(work / f"{name}-scored.csv", folder / f"{name}-scored.csv")
+            shutil.copy(work / name / "metrics.json", folder / f"{name}-metrics.json")
     (folder / "outputs.json").write_text(json.dumps(outputs, indent=1) + "\n")
 
 

@@ -416,7 +416,7 @@ def test_a_partial_fit_that_fails_changes_nothing(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(decisions, "choose_points", fail)
+        patched.setattr(decisions, "decided_point", fail)
         with pytest.raises(KeyboardInterrupt):
             model.partial_fit(X, 1 - y)
         with pytest.raises(KeyboardInterrupt):

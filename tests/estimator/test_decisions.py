@@ -9,7 +9,7 @@ import aimfor
 from aimfor.cli._fit import deciding_rows
 from aimfor.estimator._holdout import LabelledRows, divided, held_share, with_choosing
 from aimfor.model_kinds import _networks
-from aimfor.operating_points import choose_points
+from aimfor.operating_points import decided_point
 from aimfor.tables._dataset import SplitPart
 
 QUICK = {"steps": 40, "batch_size": 64, "random_state": 0}
@@ -70,7 +70,8 @@ def test_rows_that_choose_nothing_else_are_all_for_the_threshold(options):
     classifier = aimfor.Classifier(PRECISE, model="linear", **QUICK, **options)
     share = held_share(aimfor.aim(PRECISE), classifier, LabelledRows(X, y[:, None], None))
     point = classifier.fit(X, y).operating_point_
-    assert (point.num_rows, point.source) == (round(200 * share), "the validation rows")
+    also = ", which also chose the model" if not options else ""
+    assert (point.num_rows, point.source) == (round(200 * share), f"the validation rows{also}")
     assert (share > 0.2) == bool(options)
 
 
@@ -88,7 +89,7 @@ def test_the_program_knows_which_rows_chose_the_threshold(labels, confidence):
     points = model.operating_point_ if labels == 2 else (model.operating_point_,)
     for label, point in enumerate(points):
         own, scores = y_held.reshape(len(X_held), -1)[rows, label], model.raw_scores(X_held[rows])[:, label]
-        assert point == choose_points(own, scores, "tpr@fpr<=0.3", confidence=confidence, source=point.source)
+        assert point == decided_point(own, scores, aimfor.aim("tpr@fpr<=0.3"), confidence, source=point.source)
 
 
 def test_rows_that_choose_the_model_have_their_share_of_every_class():

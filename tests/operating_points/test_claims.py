@@ -168,6 +168,7 @@ def test_groups_of_one_row_are_no_groups(text, confidence):
     assert (grouped.num_groups, alone.num_groups) == (300, None)
 
 
+@pytest.mark.filterwarnings("ignore::aimfor.LowConfidenceWarning")
 def test_groups_in_the_record():
     labels, scores, groups = draw_groups(np.random.default_rng(0), 100, 4)
     point = operating_point(labels, scores, "recall@precision>=0.8", confidence=0.9, groups=groups)

@@ -8,6 +8,8 @@ import numpy as np
 
 # Rows that are scored at once.
 CHUNK = 8192
+# Draws of groups that are tried, until every class is on both sides.
+GROUP_DRAWS = 50
 
 
 def chunks(count: int, size: int = CHUNK) -> Iterator[slice]:
@@ -39,6 +41,35 @@ def held_back(classes: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, n
         rows = np.flatnonzero(classes == kind).astype(np.int32)
         held[generator.permutation(rows)[:taken]] = True
     return np.flatnonzero(~held).astype(np.int32), np.flatnonzero(held).astype(np.int32)
+
+
+def groups_held_back(
+    classes: np.ndarray, groups: np.ndarray, count: int, seed: int
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """As `held_back`, but rows of one group stay together; None where no draw has every class on both sides.
+
+    Args:
+        classes: `[n]`, the class of each row.
+        groups: `[n]`, the group of each row.
+        count: about how many rows to hold back.
+        seed: random seed.
+
+    Example:
+        >>> kept, held = groups_held_back(np.array([0, 1] * 6), np.repeat(range(6), 2), 4, seed=0)
+        >>> len(kept), len(held), set(kept // 2) & set(held // 2)
+        (8, 4, set())
+    """
+    generator = np.random.default_rng(seed)
+    kinds = len(np.unique(classes))
+    _, index, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    for _ in range(GROUP_DRAWS):
+        order = generator.permutation(len(sizes))
+        # Of the groups in random order, so many that their rows come nearest to the count.
+        last = int(np.argmin(np.abs(np.cumsum(sizes[order]) - count)))
+        held = np.isin(index.reshape(-1), order[: last + 1])
+        if all(len(np.unique(classes[part])) == kinds for part in (held, ~held)):
+            return np.flatnonzero(~held).astype(np.int32), np.flatnonzero(held).astype(np.int32)
+    return None
 
 
 def quotas(sizes: np.ndarray, count: int) -> np.ndarray:

@@ -26,6 +26,7 @@ from aimfor.cli._output import (
     short_label,
     tell,
     tell_model,
+    tell_watched,
     told_in_one_sentence,
     warn_of,
 )
@@ -91,6 +92,7 @@ def fit(
 def fit_and_tell(job: Any, out: Path, resume: bool = False, as_json: bool = False) -> None:
     """Fit, and print what came of it."""
     from aimfor.cli._fit import fit as fit_job
+    from aimfor.report import condition_of
 
     with progress_of(job.aim) as shown:
         facts = fit_job(job, out, command=_command(), resume=resume, shown=shown)
@@ -104,6 +106,8 @@ def fit_and_tell(job: Any, out: Path, resume: bool = False, as_json: bool = Fals
             if line:
                 say(line)
         tell(facts["labels"])
+        if facts["confidence"] is not None:
+            say(f"The confidence: {condition_of(facts)}")
         tell_model(facts)
     if facts["budget_over"]:
         say("the budget was over before training was done: this is the best so far", err=True)
@@ -226,6 +230,46 @@ def _rows(
 
 def _drifted(remarks: list[dict[str, Any]]) -> bool:
     return any(remark["kind"] == "drift" for remark in remarks)
+
+
+@app.command(no_args_is_help=True)
+def watch(
+    run: RunFolder,
+    data: Data,
+    time: Annotated[str | None, typer.Option(help="Column of times that orders the rows; else as they come.")] = None,
+    out: Annotated[Path, typer.Option(help="The page, an .html file.")] = Path("watch.html"),
+    state: Annotated[Path | None, typer.Option(help="File that keeps the evidence for the next call.")] = None,
+    late: Annotated[bool, typer.Option("--late", help="The rows were counted before; only labels are new.")] = False,
+    level: Annotated[float, typer.Option(help="Most that false alarms may amount to, over any length.")] = 0.05,
+    as_json: Json = False,
+    sql: Sql = None,
+    separator: Separator = None,
+    encoding: Encoding = None,
+    missing: Missing = None,
+) -> None:
+    """Watch whether a model keeps its promise on the rows that come; exit with 3 or 4 where it raises an alarm.
+
+    \b
+    aimfor watch run/ labelled.csv --time booked_at
+    aimfor watch run/ monday.csv --state watch.json          # every day, new rows
+    aimfor watch run/ monday.csv --state watch.json --late   # when their labels have come
+
+    Rows without a label count for the share of alerts and the distribution of the scores.
+    """
+    from aimfor.cli._watch import watch as count_rows
+
+    with told_in_one_sentence():
+        source = _rows(data, sql, separator, encoding, missing)
+        found = count_rows(run, source, out, time=time, state=state, late=late, level=level)
+        warn_of(found.remarks)
+        if as_json:
+            labels = [{name: entry for name, entry in one.items() if name != "trace"} for one in found.labels]
+            print_json({"out": str(out), "labels": labels, "warnings": found.remarks})
+        else:
+            tell_watched(found.labels)
+            say(f"{out}: the page to look at")
+    if found.broken or found.drifted:
+        raise typer.Exit(MISSED if found.broken else DRIFTED)
 
 
 @app.command(no_args_is_help=True)

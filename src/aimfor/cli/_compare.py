@@ -124,8 +124,8 @@ def _with(fitted: Fitted, candidate: Candidate) -> Fitted:
     model = fitted.with_model(candidate)
     held_out, deciding = fitted.held_out, deciding_rows(fitted.held_out)
     labels = fitted.columns(held_out)[deciding]
-    weights = None if held_out.weights is None else held_out.weights[deciding]
-    rows = Scored(labels, model.raw_scores(held_out.features)[deciding], weights, fitted.points[0].source)
+    weights, groups = (None if one is None else one[deciding] for one in held_out[2:])
+    rows = Scored(labels, model.raw_scores(held_out.features)[deciding], weights, fitted.points[0].source, groups)
     aim = read_aim(model.aim)
     model.operating_point_ = points_of(aim, [rows] * labels.shape[1], model.confidence)
     return dataclasses.replace(fitted, classifier=model)

@@ -25,13 +25,14 @@ from aimfor.cli._work_folder import WORK, empty, make_work_folder, place_of_rows
 from aimfor.estimator import Classifier, Extras, fit_classifier
 from aimfor.model_folder import save_model
 from aimfor.model_kinds import Fit
-from aimfor.operating_points import OperatingPoint, one_per_label, operating_point
+from aimfor.operating_points import OperatingPoint, choose_points, one_per_label
 from aimfor.report import MAX_POINTS, UNSEEN, explain, measure_label, story
 from aimfor.tables import Dataset, SplitPart
 from aimfor.training import Candidate, Contest, Observer, plain
 
 # With many labels each curve gets fewer points, as a page has to hold them all.
 LEAST_POINTS = 50
+MOST_WATCHED, REFERENCES = 20, 400  # labels whose scores are kept for a watch, and how many of each
 LIBRARIES = ("aimfor", "torch", "numpy", "scikit-learn", "pyarrow")
 
 
@@ -134,6 +135,8 @@ def _fit(job: Job, classifier: Classifier, out: Path, place: Path, command: str,
         "data": {"said": dataset.said, **dataset.summary},
         "made": _made(job, dataset, command, time.monotonic() - started, run.stopped),
         "confidence": classifier.confidence,
+        "group": job.group,
+        "time": job.time,
         "stopped": run.stopped,
         "budget_over": over,
     }
@@ -142,10 +145,12 @@ def _fit(job: Job, classifier: Classifier, out: Path, place: Path, command: str,
         "label_columns": list(job.labels),
         "labels": list(dataset.label_names),
         "weight": job.weight,
+        "group": job.group,
         "fingerprint": dataset.fingerprint,
         "missing": list(job.missing),
         "profile": profile_of(dataset.summary["columns"]),
         "alerts": [alert_share(one["operating"]) for one in facts["labels"]],
+        "scores": reference_scores(fitted),
         "row_hashes": list(dataset.row_hashes or ()),
     }
     with story(out, facts, run.evaluations):
@@ -164,7 +169,8 @@ def train(classifier: Classifier, dataset: Dataset, observer: Observer, memory: 
     """Fit the classifier on the rows of a data set; of rows on disk trees hold as many as fit into the memory."""
     held_out = tuple(dataset.validation) if len(dataset.validation.labels) else None
     columns = None if dataset.preparation is None else dataset.preparation.table_columns
-    fit = fit_classifier(classifier, *dataset.train, held_out, observer, Extras(columns, memory))
+    X, labels, weights, groups = dataset.train
+    fit = fit_classifier(classifier, X, labels, weights, held_out, observer, Extras(columns, memory, groups))
     if len(dataset.label_names) == 1 or dataset.multiclass:
         # Rows came as numbers, a byte each; their names are these.
         classes = np.asarray(_as_values(dataset.classes))
@@ -192,7 +198,7 @@ def measured(fitted: Fitted) -> list[dict[str, Any]]:
     scores, chosen_on = fitted.scores(part), fitted.scores(held_out)[deciding]
     other = None if baseline is None else fitted.scores(part, baseline)
     labels, validation = fitted.columns(part), fitted.columns(held_out)[deciding]
-    chosen_weights = None if held_out.weights is None else held_out.weights[deciding]
+    chosen_weights, groups = (None if one is None else one[deciding] for one in held_out[2:])
     names = fitted.dataset.label_names
     aims = aims_of(fitted.classifier, len(names))
     return [
@@ -204,7 +210,8 @@ def measured(fitted: Fitted) -> list[dict[str, Any]]:
             point=fitted.points[index],
             aim=aims[index],
             weights=part.weights,
-            validation=(validation[:, index], chosen_on[:, index], chosen_weights),
+            validation=(validation[:, index], chosen_on[:, index], chosen_weights, groups),
+            dependent=part.groups is not None,
             num_points=max(LEAST_POINTS, MAX_POINTS // len(names)),
             positive=name if fitted.dataset.multiclass else fitted.dataset.classes[1],
             on=on,
@@ -220,6 +227,15 @@ def _importance(fitted: Fitted, observer: Observer) -> dict[str, Any] | None:
         return None
     labels, preparation = fitted.columns(part), fitted.dataset.preparation
     return explain(fitted.classifier, part.features, labels, part.weights, preparation, observer)
+
+
+def reference_scores(fitted: Fitted) -> list[list[float]]:
+    """Scores of some rows that measure, for each label, by which `aimfor watch` sees that scores change."""
+    if len(fitted.points) > MOST_WATCHED:
+        return []
+    part = fitted.measuring[0]
+    rows = np.random.default_rng(0).permutation(len(part.labels))[:REFERENCES]
+    return [[float(f"{score:.7g}") for score in column] for column in fitted.scores(part)[rows].T]
 
 
 def aims_of(classifier: Classifier, num_labels: int) -> list[Aim]:
@@ -238,15 +254,18 @@ def _check_confidence(classifier: Classifier, dataset: Dataset) -> None:
         return
     fitted = Fitted(classifier, None, dataset)
     held_out = fitted.held_out
-    labels = fitted.columns(held_out)[deciding_rows(held_out)]
+    deciding = deciding_rows(held_out)
+    labels = fitted.columns(held_out)[deciding]
+    groups = None if held_out.groups is None else held_out.groups[deciding]
     aims = aims_of(classifier, labels.shape[1])
     for index, name in enumerate(dataset.label_names):
         own, aim = labels[:, index], aims[index]
-        point = operating_point(own, own.astype(np.float64), aim, confidence=classifier.confidence)
+        point = choose_points(own, own.astype(np.float64), aim, confidence=classifier.confidence, groups=groups)
         if point.threshold is None:
+            grouped = "" if groups is None else f" in {point.num_groups} groups, each counted as one row,"
             raise DataError(
-                f"confidence {classifier.confidence:g} needs more validation rows for the threshold than {len(own)} "
-                f"with {own.sum()} positives of {name!r}: not even a perfect ranking of them could show {aim}"
+                f"confidence {classifier.confidence:g} needs more validation rows for the threshold than {len(own)}"
+                f"{grouped} with {own.sum()} positives of {name!r}: not even a perfect ranking of them could show {aim}"
             )
 
 

@@ -13,7 +13,8 @@ from typing import Any
 import typer
 
 EXIT_CODES = (
-    "Exit codes: 0 done, 1 error, 2 wrong usage, 3 promise not held (--strict), 4 drift (--strict), 130 interrupted."
+    "Exit codes: 0 done, 1 error, 2 wrong usage, 3 promise not held (watch, --strict), 4 drift (watch, --strict), 130 "
+    "interrupted."
 )
 MISSED, DRIFTED, INTERRUPTED = 3, 4, 130
 MOST_TOLD = 20  # labels, in text; all are in --json
@@ -105,6 +106,7 @@ def short_label(measured: dict[str, Any]) -> dict[str, Any]:
         "operating",
         "constraint",
         "level",
+        "claimable",
     )
     return {name: measured[name] for name in (*names, "segments") if name in measured}
 
@@ -120,6 +122,8 @@ def tell(labels: list[dict[str, Any]], costs: tuple[float, float] | None = None)
         say((f"{measured['name']}: " if len(labels) > 1 else "") + measured["sentence"])
         counted = f"{measured['rows']:,}, {measured['positives']:,} of them positive"
         say(f"Measured on {measured['on']}: {counted} ({measured['name']} = {measured['positive']}).")
+        if measured.get("claim"):
+            say(measured["claim"])
         _tell_counts(measured, costs)
         if metric["ours"] is not None:
             beside = "" if metric["baseline"] is None else f", log-loss {metric['baseline']:.4f}"
@@ -139,6 +143,16 @@ def tell_model(facts: dict[str, Any]) -> None:
     if strongest:
         named = ", ".join(f"{one['name']} ({one['drop']:.2g})" for one in strongest)
         say(f"Strongest columns, by how much {importance['metric']} falls when one is shuffled: {named}.")
+
+
+def tell_watched(labels: list[dict[str, Any]]) -> None:
+    """What a watch found: first the alarms, then how far each question is from one."""
+    for one in labels[:MOST_TOLD]:
+        say((f"{one['name']}: " if len(labels) > 1 else "") + one["sentence"])
+        for question in one["questions"]:
+            state = "alarm" if question["alarm"] else "no alarm"
+            far = f"evidence {question['evidence']:.3g}, an alarm needs {question['limit']:.3g}"
+            say(f"  {question['text']}: {state} ({far})")
 
 
 def cost_of(operating: dict[str, Any], costs: tuple[float, float]) -> float | None:

@@ -93,6 +93,16 @@ class FolderScorer(NamedTuple):
             yield preparation.apply(batch), batch
 
     @property
+    def missing(self) -> list[str]:
+        """Texts that meant a missing value when the model was fitted."""
+        return _texts(self.data.get("missing")) or []
+
+    @property
+    def label_columns(self) -> list[str]:
+        """The columns that hold the labels."""
+        return _texts(self.data.get("label_columns")) or self.labels
+
+    @property
     def multiclass(self) -> bool:
         """Whether each row has one of three or more classes."""
         return bool(self.model.classifier.targets_.multiclass)
@@ -157,7 +167,7 @@ def score_rows(
     drift = Drift(scorer.model.preparation, scorer.data)
     columns = _column_texts(scorer, ids, threshold)
     with tempfile.TemporaryDirectory(prefix="aimfor-") as place, open_writer(out) as write:
-        source = rows.opened(Path(place), _texts(scorer.data.get("missing")) or [])
+        source = rows.opened(Path(place), scorer.missing)
         for name in ids:
             check_name("id", name, [] if isinstance(source, Matrix) else source.schema.names)
         for features, batch in scorer.pieces(source, drift, ids):
@@ -249,16 +259,14 @@ def evaluate(
     """
     scorer = open_scorer(folder)
     with tempfile.TemporaryDirectory(prefix="aimfor-") as place:
-        source = rows.opened(Path(place), _texts(scorer.data.get("missing")) or [])
+        source = rows.opened(Path(place), scorer.missing)
         return _evaluated(scorer, source, by)
 
 
 def _evaluated(
     scorer: FolderScorer, source: Table | Matrix, by: str | None
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    several = len(scorer.labels) > 1 and not scorer.multiclass
-    known = scorer.labels if several else [_written(one) for one in scorer.classes]
-    read = labels_of(source, _texts(scorer.data.get("label_columns")) or scorer.labels, known=known)
+    labels, labelled = read_known_labels(scorer, source)
     if by is not None:
         check_name("by", by, [] if isinstance(source, Matrix) else source.schema.names)
     drift = Drift(scorer.model.preparation, scorer.data)
@@ -267,21 +275,18 @@ def _evaluated(
         scores.append(scorer.model.classifier.raw_scores(features))
         segments += [batch.column(by)] if by is not None else []
         hashes += [hashed(batch, scorer.model.preparation)] if batch is not None else []
-    found, labels = np.concatenate(scores), read.values
-    if scorer.multiclass:
-        labels = labels[:, None] == np.arange(len(known))
-    labels = labels.reshape(len(labels), -1)
+    found = np.concatenate(scores)
     if len(found) != len(labels):
         raise DataError(f"the data have {len(found)} rows but {len(labels)} labels")
-    present = slice(None) if read.present is None else np.flatnonzero(read.present)
+    present = slice(None) if labelled is None else np.flatnonzero(labelled)
     weights = _weights(scorer, source)
     for label, limit in enumerate(scorer.thresholds(None)):
         if limit is not None:
             drift.add_alarms_(label, int((found[:, label] >= limit).sum()))
     remarks = _remarks(source)
     remarks += drift.remarks(scorer.labels)
-    if read.present is not None:
-        text = f"{int((~read.present).sum()):,} rows without a label were left out"
+    if labelled is not None:
+        text = f"{int((~labelled).sum()):,} rows without a label were left out"
         remarks.append({"kind": "no label", "column": None, "text": text})
     on, remark = _which_rows(scorer, source, hashes)
     remarks += [remark] if remark else []
@@ -294,8 +299,9 @@ def _evaluated(
             "scores": found[present, index],
             "weights": None if weights is None else weights[present],
         }
-        positive = name if scorer.multiclass else known[1] if len(scorer.labels) == 1 else "1"
-        entry = measure_label(name, **own, point=scorer.points[index], aim=aims[index], positive=positive, on=on)
+        positive = name if scorer.multiclass else _written(scorer.classes[1]) if len(scorer.labels) == 1 else "1"
+        asked = {"point": scorer.points[index], "aim": aims[index], "dependent": bool(scorer.data.get("group"))}
+        entry = measure_label(name, **own, **asked, positive=positive, on=on)
         if cut:
             entry["segments"] = segments_of(cut[0], **own, point=scorer.points[index], level=entry["level"])
         measured.append(entry)
@@ -307,6 +313,15 @@ def _remarks(source: Table | Matrix) -> list[dict[str, Any]]:
     if isinstance(source, Matrix):
         return []
     return [remark._asdict() for remark in source.remarks if remark.kind != "nearly numeric"]
+
+
+def read_known_labels(scorer: FolderScorer, source: Table | Matrix) -> tuple[np.ndarray, np.ndarray | None]:
+    """The labels `[n, L]` of all rows as the model knows them, and which rows have some; None where all have."""
+    several = len(scorer.labels) > 1 and not scorer.multiclass
+    known = scorer.labels if several else [_written(one) for one in scorer.classes]
+    read = labels_of(source, scorer.label_columns, known=known)
+    labels = read.values[:, None] == np.arange(len(known)) if scorer.multiclass else read.values
+    return labels.reshape(len(labels), -1), read.present
 
 
 def _joined(segments: list[pa.Array]) -> list[pa.Array]:

@@ -18,7 +18,7 @@ from aimfor.estimator._autologging import logged_as_one
 from aimfor.estimator._calibration import CalibrationCurve
 from aimfor.estimator._continued import continue_training
 from aimfor.estimator._decisions import against, chances, decided, points_of_classifier
-from aimfor.estimator._fitting import fit_classifier
+from aimfor.estimator._fitting import Extras, fit_classifier
 from aimfor.estimator._importance import PermutationImportance, permutation_importance
 from aimfor.estimator._inputs import check_features
 from aimfor.estimator._parameters import kind_for
@@ -37,8 +37,9 @@ class Classifier(ClassifierMixin, BaseEstimator):
 
     By default it never bets on one recipe: log-loss, the aim and its area are trained as candidates. The exact metric
     and the area on held-out rows choose among them, and log-loss stays the choice unless another candidate beats it by
-    more than the noise of those rows. The threshold is then chosen on the same rows. With a confidence, some training
-    rows choose among the candidates, so that the rows of the threshold chose nothing before.
+    more than the noise of those rows. The threshold must pass an exact test, so that its constraint holds on new rows
+    more often than not. With a confidence, or with enough rows and a constraint, some training rows choose among the
+    candidates, so that the rows of the threshold chose nothing before.
 
     Args:
         aim: an aim record or its text, such as "recall@precision>=0.9".
@@ -159,6 +160,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         sample_weight: ArrayLike | None = None,
         *,
         validation_data: tuple[Any, ...] | None = None,
+        groups: ArrayLike | None = None,
     ) -> Classifier:
         """Train the candidates, keep one, and choose its operating point.
 
@@ -166,18 +168,20 @@ class Classifier(ClassifierMixin, BaseEstimator):
             X: `[n, D]`, dense or SciPy sparse (never made dense), finite.
             y: `[n]` of two or more classes, or `[n, L]` of 0/1 for several labels.
             sample_weight: `[n]`, at least 0; a row of weight 0 is as good as absent.
-            validation_data: `(X, y)` or `(X, y, sample_weight)` held out by the caller, instead of a part of the rows;
-                both classes of a label must be there. A `Pipeline` hands it over as it is: its X must have gone
-                through the steps before.
+            validation_data: `(X, y)`, `(X, y, sample_weight)` or `(X, y, sample_weight, groups)` held out by the
+                caller, instead of a part of the rows; both classes of a label must be there. A `Pipeline` hands it over
+                as it is: its X must have gone through the steps before.
+            groups: `[n]`; rows of one group may depend on one another, such as those of a customer. They stay on one
+                side of every split, and a confidence is about a row of a new group. See `operating_point`.
 
         Returns:
             Itself.
         """
         if self.verbose:
             with Progress(str(self.aim)) as progress:
-                fit_classifier(self, X, y, sample_weight, validation_data, progress)
+                fit_classifier(self, X, y, sample_weight, validation_data, progress, Extras(groups=groups))
         else:
-            fit_classifier(self, X, y, sample_weight, validation_data, Observer())
+            fit_classifier(self, X, y, sample_weight, validation_data, Observer(), Extras(groups=groups))
         return self
 
     @available_if(_can_go_on)

@@ -11,7 +11,6 @@ from sklearn.utils import check_random_state
 
 from aimfor.estimator._decisions import decide, points_of_classifier
 from aimfor.estimator._fitting import data_of, problem_of, unchanged_on_error
-from aimfor.estimator._holdout import LabelledRows
 from aimfor.estimator._inputs import check_confidence, check_rows
 from aimfor.estimator._parameters import check_parameters, kind_for
 from aimfor.model_kinds import ContinuedTraining, NetworkKind
@@ -38,8 +37,9 @@ def _go_on(classifier: Any, X: Any, y: Any, classes: ArrayLike | None, sample_we
     kind = kind_for(classifier)
     assert isinstance(kind, NetworkKind), "other kinds have no partial_fit"
     first = not hasattr(classifier, "model_")
-    X, labels, weights = check_rows(classifier, X, y, sample_weight, classes=classes, first=first)
-    rows = LabelledRows(X, labels, weights, source="the rows of the last partial_fit, trained on")
+    rows = check_rows(classifier, X, y, sample_weight, classes=classes, first=first)
+    rows = rows._replace(source="the rows of the last partial_fit, trained on")
+    X, labels, weights = rows.taken()
     check_confidence(classifier.confidence, rows, trained_on=True)
     seed = int(check_random_state(classifier.random_state).randint(2**31 - 1))
     scaling = Scaling.of(X, None, weights).before_more_rows() if first else classifier.model_.scaling

@@ -16,8 +16,9 @@ from aimfor.aims import Aim, one_hot
 from aimfor.estimator._calibration import CalibrationCurve, calibration
 from aimfor.estimator._holdout import LabelledRows
 from aimfor.operating_points import (
+    ALSO_CHOSE,
     OperatingPoint,
-    choose_points,
+    decided_point,
     one_per_label,
     warn_of_weak_claims,
 )
@@ -37,12 +38,14 @@ class Scored(NamedTuple):
         scores: `[n, L]`.
         weights: `[n]`, or None for 1.
         source: what they are called.
+        groups: codes of groups of dependent rows; None where rows are independent.
     """
 
     labels: np.ndarray
     scores: np.ndarray
     weights: np.ndarray | None
     source: str
+    groups: np.ndarray | None = None
 
 
 def points_of_classifier(classifier: Any) -> tuple[OperatingPoint, ...]:
@@ -69,7 +72,9 @@ def decide(
     if targets.several and classifier.confidence is None:
         rare = (held_out.labels.min(0) == held_out.labels.max(0)) & (whole.labels.min(0) < whole.labels.max(0))
         if rare.any():
-            others = scored(classifier, whole, f"{whole.source}, {held_out.source} lacking a class")
+            others = scored(
+                classifier, whole, f"{whole.source}, {held_out.source.removesuffix(ALSO_CHOSE)} lacking a class"
+            )
             rows = [others if is_rare else one for one, is_rare in zip(rows, rare, strict=True)]
     points = points_of(aim, rows, classifier.confidence)
     if not earlier:
@@ -101,7 +106,7 @@ def scored(classifier: Any, rows: LabelledRows, source: str) -> Scored:
     """Rows with the scores of the classifier's model."""
     targets = classifier.targets_
     labels = one_hot(rows.labels, len(targets.classes)) if targets.multiclass else rows.labels
-    return Scored(labels, classifier.model_.scores(rows.X, rows.index), rows.weights, source)
+    return Scored(labels, classifier.model_.scores(rows.X, rows.index), rows.weights, source, rows.groups)
 
 
 def points_of(aim: Aim, rows: Sequence[Scored], confidence: float | None) -> tuple[OperatingPoint, ...]:
@@ -110,15 +115,16 @@ def points_of(aim: Aim, rows: Sequence[Scored], confidence: float | None) -> tup
     Args:
         aim: for all labels.
         rows: those that choose, for each label.
-        confidence: see `operating_point`.
+        confidence: see `decided_point`.
     """
     return tuple(
-        choose_points(
+        decided_point(
             one.labels[:, label],
             one.scores[:, label],
             own,
-            confidence=confidence,
+            confidence,
             sample_weight=one.weights,
+            groups=one.groups,
             source=one.source,
         )
         for label, (one, own) in enumerate(zip(rows, one_per_label(aim, len(rows)), strict=True))

@@ -12,12 +12,13 @@ import torch
 from sklearn.utils import check_random_state
 
 from aimfor._base import checks
-from aimfor.aims import Aim
+from aimfor.aims import Aim, PointAim
 from aimfor.estimator._decisions import decide
 from aimfor.estimator._holdout import TRAINED, LabelledRows, divided, held_share, with_choosing
 from aimfor.estimator._inputs import check_confidence, check_rows, check_validation
 from aimfor.estimator._parameters import check_parameters, kind_for, settings_of
 from aimfor.model_kinds import MEMORY, Fit, NetworkKind, Problem, TableColumns, Task, kind_of
+from aimfor.operating_points import ALSO_CHOSE
 from aimfor.training import Contest, Data, FeatureRows, Observer, Scaling
 
 
@@ -27,10 +28,12 @@ class Extras(NamedTuple):
     Attributes:
         columns: the columns of a table that the features came from, as trees read them.
         memory: bytes of rows on disk that a kind which needs its rows in memory may read.
+        groups: of dependent rows, as in `Classifier.fit`.
     """
 
     columns: TableColumns | None = None
     memory: int = MEMORY
+    groups: Any = None
 
 
 def fit_classifier(
@@ -83,20 +86,25 @@ def _fit(
 ) -> Fit | None:
     aim = check_parameters(classifier)
     deadline = None if classifier.budget is None else time.monotonic() + classifier.budget
-    X, labels, weights = check_rows(classifier, X, y, sample_weight)
+    whole = check_rows(classifier, X, y, sample_weight, groups=extras.groups)
     outputs = classifier.targets_.num_outputs
     for count in aim.label_counts():
         checks.rule(count == outputs, "aim", f"must have one target per label ({outputs})", count)
     seed = int(check_random_state(classifier.random_state).randint(2**31 - 1))
-    whole = LabelledRows(X, labels, weights)
     if validation_data is not None:
         held_out = check_validation(classifier, validation_data)
         fitted = whole = whole._replace(source=TRAINED)
+        grouped = [rows.groups is not None for rows in (whole, held_out)]
+        checks.rule(grouped[0] == grouped[1], "validation_data", "must have groups if fit has them", "others")
     else:
         fitted, held_out = divided(whole, held_share(aim, classifier, whole), seed)
-    check_confidence(classifier.confidence, held_out, trained_on=held_out is fitted)
-    fitted, choosing = with_choosing(fitted, held_out, classifier)
-    problem = problem_of(classifier, Scaling.of(X, fitted.index, fitted.weights), extras.columns)
+    trained_on = held_out is fitted
+    check_confidence(classifier.confidence, held_out, trained_on)
+    divided_here = validation_data is None and isinstance(aim, PointAim)
+    fitted, choosing = with_choosing(fitted, held_out, classifier, divided_here)
+    if choosing is held_out and not trained_on and classifier.solver == "sgd":
+        held_out = held_out._replace(source=held_out.source + ALSO_CHOSE)
+    problem = problem_of(classifier, Scaling.of(whole.X, fitted.index, fitted.weights), extras.columns)
     fit = None
     if classifier.solver == "sgd":
         data, validation = (data_of(rows, problem) for rows in (fitted, choosing))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aimfor._base import checks
-from aimfor._base.splitting import held_back
+from aimfor._base.splitting import groups_held_back, held_back
 from aimfor._base.warnings import NoValidationWarning
 from aimfor.aims import Aim, PointAim, rate_of
 from aimfor.estimator._parameters import kind_for
@@ -18,18 +18,28 @@ TRAINED = "the training rows"
 # With a confidence: the share of the training rows that choose among candidates, the most rows that are held back, and
 # how many times the rows that would do without an error are held back.
 CHOOSING, MOST_HELD, ROOM_FOR_ERRORS = 0.125, 0.5, 4
-# Training rows of each class from which a kind that chooses among many models does so on some of them.
-ROWS_TO_CHOOSE = 400
+# Training rows of each class from which on some of them choose among candidates, if no confidence asks for it: of kinds
+# that choose among many models, and of the others for an aim with a constraint.
+ROWS_TO_CHOOSE, ROWS_FOR_A_CONSTRAINT = 400, 100
 
 
 class LabelledRows(NamedTuple):
-    """Some rows of a table: labels and weights of these rows, which they are (None for all), what they are called."""
+    """Some rows of a table.
+
+    Attributes:
+        X: features of the whole table.
+        labels, weights: of these rows; weights may be None for 1.
+        index: which rows of the table they are; None for all.
+        source: what they are called.
+        groups: codes of groups of dependent rows, of these rows; None where rows are independent.
+    """
 
     X: Any
     labels: np.ndarray
     weights: np.ndarray | None
     index: np.ndarray | None = None
     source: str = "all rows"
+    groups: np.ndarray | None = None
 
     def taken(self) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """The rows by themselves."""
@@ -37,10 +47,15 @@ class LabelledRows(NamedTuple):
 
     def some(self, rows: np.ndarray, source: str) -> LabelledRows:
         """Those of the rows with these numbers."""
-        weights = None if self.weights is None else self.weights[rows]
-        return LabelledRows(
-            self.X, self.labels[rows], weights, rows if self.index is None else self.index[rows], source
-        )
+        weights, groups = (None if one is None else one[rows] for one in (self.weights, self.groups))
+        index = rows if self.index is None else self.index[rows]
+        return LabelledRows(self.X, self.labels[rows], weights, index, source, groups)
+
+    def split(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """Row numbers to keep and about `count` to hold back, with every class and whole groups on each side."""
+        if self.groups is None:
+            return held_back(self.classes(), count, seed)
+        return groups_held_back(self.classes(), self.groups, count, seed)
 
     def classes(self) -> np.ndarray:
         """The class of each row; one for all where there are several labels, of which a row may have any."""
@@ -70,15 +85,18 @@ def divided(whole: LabelledRows, fraction: float, seed: int) -> tuple[LabelledRo
     held = round(fraction * rows)
     kinds, counts = np.unique(classes, return_counts=True)
     few = "1 row of a class" if counts.min() < 2 else f"{rows} rows"
-    if counts.min() < 2 or held < len(kinds) or rows - held < len(kinds):
+    if whole.groups is not None:
+        few += f" in {len(np.unique(whole.groups))} groups"
+    possible = counts.min() >= 2 and held >= len(kinds) and rows - held >= len(kinds)
+    parts = whole.split(held, seed) if possible else None
+    if parts is None:
         warnings.warn(
             f"{few} cannot be divided by validation_fraction={fraction:g}: every choice is made on the training rows",
             NoValidationWarning,
             stacklevel=checks.callers_level(),
         )
         return trained, trained
-    fitted, held_out = held_back(classes, held, seed)
-    return whole.some(fitted, TRAINED), whole.some(held_out, "the validation rows")
+    return whole.some(parts[0], TRAINED), whole.some(parts[1], "the validation rows")
 
 
 def held_share(aim: Aim, classifier: Any, whole: LabelledRows) -> float:
@@ -95,29 +113,38 @@ def held_share(aim: Aim, classifier: Any, whole: LabelledRows) -> float:
     assert not isinstance(aim.target, tuple)
     # So many rows in a row without an error pass the test: of all positives or negatives, or of those that are flagged.
     least = math.log((1 - classifier.confidence) / 3) / math.log(aim.target if aim.sense == ">=" else 1 - aim.target)
-    counted = whole.labels == int(rate_of(aim.constrained).share.whole != ("negatives",))
-    return max(fraction, min(ROOM_FOR_ERRORS * least / max(counted.sum(), 1), MOST_HELD))
+    counted = float((whole.labels == int(rate_of(aim.constrained).share.whole != ("negatives",))).sum())
+    if whole.groups is not None:  # one row of each group is counted
+        counted *= len(np.unique(whole.groups)) / len(whole.labels)
+    return max(fraction, min(ROOM_FOR_ERRORS * least / max(counted, 1.0), MOST_HELD))
 
 
-def with_choosing(fitted: LabelledRows, held_out: LabelledRows, classifier: Any) -> tuple[LabelledRows, LabelledRows]:
+def with_choosing(
+    fitted: LabelledRows, held_out: LabelledRows, classifier: Any, constrained: bool = False
+) -> tuple[LabelledRows, LabelledRows]:
     """Rows that train, and rows that choose among candidates.
 
-    Without a confidence these are the rows held out. A confidence is about rows that chose nothing before, so then some
-    training rows choose, and all rows held out are for the threshold.
-
-    A kind that chooses among many models does so on training rows as well where each class has enough of them.
+    A confidence is about rows that chose nothing before. So some training rows choose, and all rows held out are for
+    the threshold. Without a confidence this is so where each class has enough training rows: for a kind that chooses
+    among many models, and for rows that were divided here for an aim with a constraint. Else the rows held out choose
+    both.
 
     Args:
         fitted: rows to train on.
         held_out: rows that were not trained on.
         classifier: whose parameters decide.
+        constrained: whether the aim has a constraint and the rows were divided here, not by the caller.
     """
-    enough = fitted.least_of_a_class() >= ROWS_TO_CHOOSE and held_out is not fitted
-    apart = classifier.confidence is not None or (enough and kind_for(classifier).threshold_apart)
+    many = kind_for(classifier).threshold_apart
+    least = ROWS_TO_CHOOSE if many else ROWS_FOR_A_CONSTRAINT
+    enough = (many or constrained) and held_out is not fitted and fitted.least_of_a_class() >= least
+    apart = classifier.confidence is not None or enough
     if not apart or classifier.solver != "sgd":  # the solvers choose nothing on these rows
         return fitted, held_out
     classes = fitted.classes()
     kinds, counts = np.unique(classes, return_counts=True)
     checks.rule(counts.min() >= 2, "confidence", "needs 2 training rows of each class", counts.min())
-    training, choosing = held_back(classes, max(len(kinds), round(CHOOSING * len(classes))), seed=0)
-    return fitted.some(training, fitted.source), fitted.some(choosing, "training rows that choose the model")
+    parts = fitted.split(max(len(kinds), round(CHOOSING * len(classes))), seed=0)
+    if parts is None:
+        raise ValueError("confidence needs groups of each class to train and to choose on, got too few groups")
+    return fitted.some(parts[0], fitted.source), fitted.some(parts[1], "training rows that choose the model")

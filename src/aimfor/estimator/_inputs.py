@@ -19,15 +19,22 @@ from aimfor.estimator._holdout import LabelledRows
 from aimfor.estimator._parameters import kind_for
 from aimfor.estimator._targets import targets_of
 from aimfor.loss import LARGEST_WEIGHT
-from aimfor.operating_points import NEEDS_EQUAL_WEIGHTS
+from aimfor.operating_points import NEEDS_EQUAL_WEIGHTS, group_codes
 
 # A class that more rows than this have is hardly the one that is looked for.
 COMMON_CLASS = 0.8
 
 
 def check_rows(
-    classifier: Any, X: Any, y: Any, sample_weight: Any, *, classes: ArrayLike | None = None, first: bool = True
-) -> tuple[Any, np.ndarray, np.ndarray | None]:
+    classifier: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    *,
+    groups: Any = None,
+    classes: ArrayLike | None = None,
+    first: bool = True,
+) -> LabelledRows:
     """Check rows to train on; the first ones tell the classifier its features and classes.
 
     Args:
@@ -35,11 +42,12 @@ def check_rows(
         X: features.
         y: labels.
         sample_weight: of the rows, or None.
+        groups: of dependent rows, or None.
         classes: all classes that will ever come; None for those of y.
         first: whether these are the first rows.
 
     Returns:
-        Features, labels `[n, L]` (classes as `[n, 1]` of indices) and weights, without rows of weight 0.
+        The rows without those of weight 0; labels are `[n, L]`, classes `[n, 1]` of indices.
     """
     if isinstance(X, StoredRows):
         y = np.asarray(y)
@@ -50,7 +58,8 @@ def check_rows(
     if y.ndim == 2 and y.shape[1] == 1:
         y = column_or_1d(y, warn=True)
     check_classification_targets(y)
-    X, y, weights = _present(X, y, sample_weight)
+    codes = None if groups is None else group_codes(groups, len(y))
+    X, y, weights, codes = _present(X, y, sample_weight, codes)
     if first:
         classifier.targets_ = targets_of(y, y if classes is None else np.asarray(classes))
         if classifier.targets_.multiclass and classifier.solver != "sgd":
@@ -62,7 +71,7 @@ def check_rows(
     labels = classifier.targets_.encode(y)
     if first and classifier.targets_.one_label and classifier.classes_.dtype.kind in "OUS":
         _warn_of_positive_class(classifier.classes_, labels)
-    return X, labels, weights
+    return LabelledRows(X, labels, weights, groups=codes)
 
 
 def check_features(classifier: Any, X: Any) -> Any:
@@ -75,14 +84,16 @@ def check_features(classifier: Any, X: Any) -> Any:
 
 
 def check_validation(classifier: Any, given: Any) -> LabelledRows:
-    """Validation rows that the caller held out: `(X, y)` or `(X, y, sample_weight)`."""
-    if not isinstance(given, (tuple, list)) or len(given) not in (2, 3):
-        raise TypeError("validation_data must be (X, y) or (X, y, sample_weight), got something else")
-    X, y, sample_weight = (*given, None)[:3]
+    """Validation rows that the caller held out: `(X, y)`, `(X, y, sample_weight)` or these and groups."""
+    if not isinstance(given, (tuple, list)) or len(given) not in (2, 3, 4):
+        raise TypeError("validation_data must be (X, y), with sample_weight and groups if needed, got something else")
+    X, y, sample_weight, groups = (*given, None, None)[:4]
     X = check_features(classifier, X)
     labels = classifier.targets_.encode(y)
     checks.rule(len(labels) == X.shape[0], "validation_data", f"must have {X.shape[0]} labels", len(labels))
-    rows = LabelledRows(*_present(X, labels, sample_weight), source="the given validation rows")
+    codes = None if groups is None else group_codes(groups, X.shape[0])
+    X, labels, weights, codes = _present(X, labels, sample_weight, codes)
+    rows = LabelledRows(X, labels, weights, source="the given validation rows", groups=codes)
     varied = bool((rows.labels.min(0) < rows.labels.max(0)).any())
     checks.rule(varied, "validation_data", "must hold rows of both classes of a label", "one class only")
     return rows
@@ -119,17 +130,21 @@ def _refuse_texts(X: Any) -> None:
             )
 
 
-def _present(X: Any, y: np.ndarray, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
-    """Rows without those of weight 0, and their weights."""
+def _present(
+    X: Any, y: np.ndarray, sample_weight: Any, groups: np.ndarray | None
+) -> tuple[Any, np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Rows without those of weight 0, their weights and groups."""
     if sample_weight is None:
-        return X, y, None
+        return X, y, None, groups
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     kept = np.flatnonzero(weights)
     checks.rule(len(kept) > 0, "sample_weight", "must have an entry above 0", "none")
     least, most = weights[kept].min(), weights.max()
     near = f"must be 0 or within a factor of {LARGEST_WEIGHT:g} of one another"
     checks.rule(least >= most / LARGEST_WEIGHT, "sample_weight", near, f"{least:g} and {most:g}")
-    return (X, y, weights) if len(kept) == len(weights) else (X[kept], y[kept], weights[kept])
+    if len(kept) == len(weights):
+        return X, y, weights, groups
+    return X[kept], y[kept], weights[kept], None if groups is None else groups[kept]
 
 
 def _warn_of_positive_class(classes: np.ndarray, labels: np.ndarray) -> None:

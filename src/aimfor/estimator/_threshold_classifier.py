@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from inspect import signature
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -36,9 +35,8 @@ from aimfor.aims import Aim, exact_metric
 from aimfor.aims import aim as parse_aim
 from aimfor.estimator._autologging import logged_as_one
 from aimfor.estimator._decisions import decided
-from aimfor.estimator._likely_point import likely_point
 from aimfor.metrics import Curve, cumulate
-from aimfor.operating_points import OperatingPoint, choose_points, valid_confidence, warn_of_weak_claims
+from aimfor.operating_points import OperatingPoint, decided_point, valid_confidence, warn_of_weak_claims
 
 # Which score "auto" takes: the first that the estimator has. `aimfor.scorer` has the same order, since probabilities
 # of confident models round to 1 and tie.
@@ -356,9 +354,8 @@ class ThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         together = None if groups is None else np.asarray(groups)[choosing.rows]
         scores = choosing.scores.astype(np.float64)
         self.curve_ = cumulate(labels, scores, np.ones(len(labels)) if known is None else known)
-        choose = likely_point if self.confidence is None else partial(choose_points, confidence=self.confidence)
-        self.operating_point_ = choose(
-            labels, scores, aim, sample_weight=known, groups=together, source=choosing.source
+        self.operating_point_ = decided_point(
+            labels, scores, aim, self.confidence, sample_weight=known, groups=together, source=choosing.source
         )
         warn_of_weak_claims([self.operating_point_])
 

@@ -9,10 +9,15 @@ from ._choose import operating_point as operating_point
 from ._choose import warn_of_weak_claims as warn_of_weak_claims
 from ._confidence import interval_of as interval_of
 from ._confidence import intervals_of as intervals_of
+from ._groups import group_codes as group_codes
+from ._likely import ALSO_CHOSE as ALSO_CHOSE
+from ._likely import decided_point as decided_point
 from ._record import INTERVAL_LEVEL as INTERVAL_LEVEL
+from ._record import WEAK as WEAK
 from ._record import Confusion as Confusion
 from ._record import Intervals as Intervals
 from ._record import OperatingPoint as OperatingPoint
+from ._record import percent_down as percent_down
 from ._record import valid_confidence as valid_confidence
 from ._rows import LabelRows as LabelRows
 from ._rows import columns_of as columns_of

@@ -126,7 +126,7 @@ def operating_point(
     return points
 
 
-def choose_points(
+def choose_points(  # noqa: PLR0913  those of `operating_point`, and one more
     y_true: Values,
     y_score: Values,
     aim: str | Aim,
@@ -135,8 +135,12 @@ def choose_points(
     sample_weight: Values | None = None,
     groups: Any = None,
     source: str = "held-out data",
+    surest: bool = False,
 ) -> Any:
-    """As `operating_point`, without its warning: for callers that report the confidence themselves."""
+    """As `operating_point`, without its warning: for callers that report the confidence themselves.
+
+    With `surest`, the threshold that keeps the constraint with the lowest p-value is taken; weights must be equal.
+    """
     record = read_aim(aim)
     data = checks.metric_arrays(y_true, y_score, sample_weight)
     confidence = valid_confidence(confidence, record)
@@ -144,7 +148,7 @@ def choose_points(
         raise TypeError(f"source must be a text, got {source!r}")
     columns = columns_of(data, None if groups is None else group_codes(groups, len(data.labels)))
     aims = one_per_label(record, None if data.labels.ndim == 1 else len(columns))
-    points = tuple(_choose(rows, aim, confidence, source) for rows, aim in zip(columns, aims, strict=True))
+    points = tuple(_choose(rows, aim, confidence, source, surest) for rows, aim in zip(columns, aims, strict=True))
     return points[0] if data.labels.ndim == 1 else points
 
 
@@ -181,12 +185,12 @@ def one_per_label(aim: Aim, num_labels: int | None) -> list[Aim]:
     ]
 
 
-def _choose(rows: LabelRows, aim: Aim, confidence: float | None, source: str) -> OperatingPoint:
+def _choose(rows: LabelRows, aim: Aim, confidence: float | None, source: str, surest: bool) -> OperatingPoint:
     if confidence is not None and rows.weights is not None:
         raise ValueError(NEEDS_EQUAL_WEIGHTS)
     curve = curve_of(rows)
     if isinstance(aim, PointAim):
-        chosen, index, reason = _best_at_constraint(rows, curve, aim, confidence)
+        chosen, index, reason = _best_at_constraint(rows, curve, aim, confidence, surest)
     elif isinstance(aim, Cost):
         chosen, index, reason = _least_cost(rows, curve, aim)
     else:
@@ -261,7 +265,9 @@ def above_all(curve: Curve) -> float:
     return highest + max(1.0, abs(highest))
 
 
-def _best_at_constraint(rows: LabelRows, curve: Curve, aim: PointAim, confidence: float | None) -> _Choice:
+def _best_at_constraint(
+    rows: LabelRows, curve: Curve, aim: PointAim, confidence: float | None, surest: bool
+) -> _Choice:
     tradeoff, target = aim.tradeoff, aim.target
     assert not isinstance(target, tuple)
     constraint = f"{aim.constrained} {aim.sense} {show_target(target)}"
@@ -273,16 +279,21 @@ def _best_at_constraint(rows: LabelRows, curve: Curve, aim: PointAim, confidence
     shortfall = (target - tradeoff.constrained.along(curve)) * (1 if tradeoff.at_least else -1)
     allowed = (shortfall <= ROUNDING * target) & (curve.tp > 0)
     reason = f"no threshold has {constraint}"
-    if confidence is not None:
+    if confidence is not None or surest:
         independent = rows.independent
         tested = curve if independent is rows else curve_of(independent)
-        tails, qualified = certain(independent, tested, aim, 1 - confidence)
+        level = 1 - (WEAK if confidence is None else confidence)
+        tails, qualified = certain(independent, tested, aim, level)
+        own = np.full(curve.thresholds.shape, np.inf)
+        own[np.isin(curve.thresholds, tested.thresholds)] = tails
+    if surest and allowed.any():
+        allowed &= own <= own[allowed].min()
+    if confidence is not None:
         allowed &= np.isin(curve.thresholds, tested.thresholds[qualified])
         reason += f" with {percent(confidence)} confidence"
         if not allowed.any():
-            reason += _advice(tested, aim, 1 - confidence)
-            shortfall = np.full(curve.thresholds.shape, np.inf)
-            shortfall[np.isin(curve.thresholds, tested.thresholds)] = tails
+            reason += _advice(tested, aim, level)
+            shortfall = own
     if allowed.any():
         reason = None
     else:

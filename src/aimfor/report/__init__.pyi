@@ -5,3 +5,5 @@ from ._measure import MAX_POINTS as MAX_POINTS
 from ._measure import UNSEEN as UNSEEN
 from ._measure import measure_label as measure_label
 from ._measure import rates_at as rates_at
+from ._sentences import condition_of as condition_of
+from ._watch_page import watch_page as watch_page

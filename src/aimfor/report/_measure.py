@@ -20,13 +20,15 @@ from aimfor.operating_points import (
     Intervals,
     LabelRows,
     OperatingPoint,
-    choose_points,
     columns_of,
+    decided_point,
     interval_of,
+    rate_band,
 )
-from aimfor.report._sentences import sentence_of, verdict_of
+from aimfor.report._sentences import claim_of, sentence_of, verdict_of
 
 MAX_POINTS, MAX_BINS = 1000, 50
+BAND_POINTS = 100  # with fewer points a curve, labels are so many that their bands would take long
 UNSEEN = "rows the model never saw"
 # Share of the rows at either end of the scores that the histogram puts into its outermost bins: a few far scores would
 # press all others into one bin.
@@ -43,7 +45,8 @@ def measure_label(
     point: OperatingPoint,
     aim: Aim,
     weights: Values | None = None,
-    validation: tuple[Values, Values, Values | None] | None = None,
+    validation: tuple[Values | None, ...] | None = None,
+    dependent: bool = False,
     num_points: int = MAX_POINTS,
     positive: str = "1",
     on: str = UNSEEN,
@@ -58,7 +61,9 @@ def measure_label(
         point: the operating point.
         aim: with the target of this label alone.
         weights: of the test rows, >= 0.
-        validation: labels, scores and weights (or None) of the rows that chose the operating point, for `promise`.
+        validation: labels, scores, weights and, if there are any, groups of the rows that chose the operating point,
+            for `promise` and `claim`.
+        dependent: whether the test rows come in groups of dependent rows, so that no interval holds.
         num_points: the most points of a curve; the operating threshold is one more.
         positive: the class that counts as positive, in words.
         on: which rows these are, in words.
@@ -67,7 +72,9 @@ def measure_label(
         A dict of finite numbers, texts, lists and None. `metric` is the aim's exact metric; `operating` has counts and
         rates at the operating threshold; `constraint` has the target and whether it `held` on these rows; `curve` has
         exact counts at thresholds from high to low; `promise` has for a grid of targets the threshold that validation
-        rows chose and what it delivers here (None without those rows); `sentence` says it all in one.
+        rows chose and what it delivers here (None without those rows); `band` has bounds that hold at all thresholds of
+        the curve at once (None for weighted or dependent rows, or many points); `claimable` is that of the operating
+        point, `claim` its sentence; `sentence` says it all in one.
 
     Example:
         >>> from aimfor import operating_point
@@ -81,7 +88,7 @@ def measure_label(
     """
     rows = _rows(labels, scores, weights)
     level = INTERVAL_LEVEL if point.confidence is None else point.confidence
-    ours = _Measured(rows, _curve(rows), level, _rates(aim))
+    ours = _Measured(rows, _curve(rows), level, _rates(aim), exact=rows.weights is None and not dependent)
     baseline = None if baseline_scores is None else _rows(labels, baseline_scores, weights)
     operating = {"threshold": point.threshold, **ours.at(point.threshold)}
     constraint = _constraint(aim, operating)
@@ -104,10 +111,13 @@ def measure_label(
         "reason": point.reason,
         "operating": operating,
         "constraint": constraint,
-        "curve": _thinned(ours.curve, num_points, point.threshold),
+        "curve": (curve := _thinned(ours.curve, num_points, point.threshold)),
+        "band": _band(ours, curve["thresholds"]) if validation and num_points >= BAND_POINTS else None,
+        "claimable": point.claimable,
+        "claim": claim_of(point) if validation else "",
         "baseline": baseline and _thinned(_curve(baseline), num_points),
         "histogram": _histogram(rows),
-        "promise": validation and _promise(_kin(aim), ours, validation, point.confidence),
+        "promise": validation and _promise(_kin(aim), ours, validation, point),
     }
     verdict = verdict_of(operating, constraint, level)
     return {**measured, "verdict": verdict, "sentence": sentence_of(verdict, measured, aim, point.source)}
@@ -118,7 +128,8 @@ def rates_at(
 ) -> dict[str, Any]:
     """Counts, rates and their intervals at a threshold, on some rows; all None without a threshold."""
     rows = _rows(labels, scores, weights)
-    return _Measured(rows, _curve(rows), level, ("precision", "recall", "fpr")).at(threshold)
+    exact = rows.weights is None
+    return _Measured(rows, _curve(rows), level, ("precision", "recall", "fpr"), exact).at(threshold)
 
 
 class _Measured(NamedTuple):
@@ -126,6 +137,7 @@ class _Measured(NamedTuple):
     curve: Curve
     level: float  # of the intervals
     rates: tuple[str, ...]
+    exact: bool  # whether rows count the same and are independent, as exact intervals need
 
     def at(self, threshold: float | None) -> dict[str, Any]:
         """Counts, rates and their intervals at a threshold; all None without one."""
@@ -135,11 +147,10 @@ class _Measured(NamedTuple):
         # Sums of weights are rounded, hence max: a difference of 0 may come out below it.
         fn, tn = max(0.0, self.curve.num_positives - tp), max(0.0, self.curve.num_negatives - fp)
         counts = Confusion(*map(_number, (tp, fp, fn, tn)))
-        unweighted = self.rows.weights is None
         return {
             **counts._asdict(),
             **{rate: counts.rate(rate) for rate in self.rates},
-            "intervals": {rate: interval_of(counts, rate, self.level) for rate in self.rates} if unweighted else None,
+            "intervals": {rate: interval_of(counts, rate, self.level) for rate in self.rates} if self.exact else None,
         }
 
 
@@ -211,6 +222,25 @@ def _kept(curve: Curve, num_points: int) -> np.ndarray:
     return np.unique(np.searchsorted(way, np.linspace(0, way[-1], num_points)))
 
 
+def _band(ours: _Measured, thresholds: list[float]) -> dict[str, Any] | None:
+    """Lower and upper bounds at some thresholds; with the level, those of all thresholds hold at once."""
+    if not ours.exact or not ours.curve.num_positives or not ours.curve.num_negatives:
+        return None
+    band = rate_band(ours.rows.labels, ours.rows.scores, confidence=ours.level)
+    # As many rows lie above a threshold as above the lowest score that reaches it, so the bounds are the same.
+    places = np.searchsorted(-band.thresholds, -np.asarray(thresholds), side="right") - 1
+    bounds = {
+        # Rounded outwards: a bound may be less tight, but not tighter.
+        name: [np.floor(1e4 * low[places]) / 1e4, np.ceil(1e4 * high[places]) / 1e4]
+        for name, (low, high) in {"precision": band.precision, "recall": band.recall}.items()
+    }
+    shown = {
+        name: [[None if place < 0 else float(bound) for bound, place in zip(end, places, strict=True)] for end in ends]
+        for name, ends in bounds.items()
+    }
+    return {"confidence": ours.level, **shown}
+
+
 def _histogram(rows: LabelRows) -> dict[str, list[float]]:
     low, high = (float(end) for end in np.quantile(rows.scores, (FAR, 1 - FAR)))
     if low == high:
@@ -237,15 +267,19 @@ def _kin(aim: Aim) -> PointAim:
 
 
 def _promise(
-    aim: PointAim, ours: _Measured, validation: tuple[Values, Values, Values | None], confidence: float | None
+    aim: PointAim,
+    ours: _Measured,
+    validation: tuple[Any, ...],
+    point: OperatingPoint,
 ) -> dict[str, Any]:
-    labels, scores, weights = validation
+    labels, scores, weights, groups = validation if len(validation) == 4 else (*validation, None)
+    given = {"source": point.source, "sample_weight": weights, "groups": groups}
     rate = rate_of(aim.constrained)
     targets = sorted({*rate.round_targets, aim.target})
     points = []
     for target in targets:
         kin = type(aim)(target)  # type: ignore[call-arg]
-        chosen = choose_points(labels, scores, kin, confidence=confidence, sample_weight=weights)
+        chosen = decided_point(labels, scores, kin, point.confidence, **given)
         here = ours.at(chosen.threshold)
         interval = here["intervals"] and here["intervals"][rate.name]
         points.append(

@@ -17,6 +17,7 @@ from string import Template
 from typing import Any
 
 from aimfor._base.json import json_ready
+from aimfor.report._sentences import condition_of
 
 # What may not stand in a script element or would end a line in old parsers, as JSON writes it instead.
 ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
@@ -38,10 +39,10 @@ def render(facts: Mapping[str, Any]) -> str:
     Returns:
         The page, to be written as UTF-8.
     """
-    style, script = _asset("page.css"), "\n" + _asset("charts.js") + _asset("importance.js") + _asset("page.js")
+    style, script = asset("page.css"), "\n" + asset("charts.js") + asset("importance.js") + asset("page.js")
     verdict, mood = _headline(facts["labels"])
-    return Template(_asset("template.html")).substitute(
-        policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; "
+    return Template(asset("template.html")).substitute(
+        policy=f"default-src 'none'; style-src {hash_of(style)}; script-src {hash_of(script)}; base-uri 'none'; "
         "form-action 'none'",
         title=html.escape(f"aimfor: {facts['aim']}"),
         aim=html.escape(facts["aim"]),
@@ -54,11 +55,13 @@ def render(facts: Mapping[str, Any]) -> str:
     )
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """A file of the page as text."""
     return (resources.files("aimfor.report") / "assets" / name).read_text(encoding="utf-8")
 
 
-def _hash(text: str) -> str:
+def hash_of(text: str) -> str:
+    """What the policy of a page calls a style or a script by."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
@@ -87,10 +90,11 @@ def _headline(labels: list[dict[str, Any]]) -> tuple[str, str]:
 def _note(facts: Mapping[str, Any]) -> str:
     if facts["confidence"] is not None:
         sure = f"{100 * facts['confidence']:.6g} %"
-        return f"Thresholds are chosen so that the constraint holds on new rows with {sure} confidence."
+        kept = f"Thresholds are chosen so that the constraint holds on new rows with {sure} confidence."
+        return f"{kept} {condition_of(facts)}"
     if facts["labels"][0]["constraint"] is None:
         return "Thresholds are those of the best F-score on the validation rows."
     return (
-        "Thresholds are the best that keep the constraint on the validation rows; no confidence was asked for, so new "
+        "Thresholds keep the constraint on the validation rows with a little room. No confidence was asked for, so new "
         "rows may miss it by chance."
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from aimfor.aims import Aim, PointAim, rate_of
-from aimfor.operating_points import Confusion
+from aimfor.operating_points import WEAK, Confusion, OperatingPoint, percent_down
 
 # Telling
 
@@ -61,6 +62,35 @@ def sentence_of(verdict: str, measured: dict[str, Any], aim: Aim, source: str) -
         return text + f", the {measured['chosen']} on {source}."
     sense = "at least" if constraint["sense"] == ">=" else "at most"
     return text + f"; asked was {sense} {100 * constraint['target']:.6g} %."
+
+
+def claim_of(point: OperatingPoint) -> str:
+    """The highest confidence at which the constraint can be claimed; empty where there is none to claim."""
+    if point.claimable is None:
+        return ""
+    of = f"{point.num_rows:,} rows" if point.num_groups is None else f"{point.num_groups:,} groups of rows"
+    text = f"By the {of} that chose the threshold, the constraint can be claimed for new rows with at most "
+    text += f"{percent_down(point.claimable)} confidence"
+    return text + (": it is more likely broken than kept." if point.claimable < WEAK else ".")
+
+
+def condition_of(facts: Mapping[str, Any]) -> str:
+    """What a confidence takes for granted about the rows, in a sentence.
+
+    Args:
+        facts: names of the columns of groups and times, `group` and `time`, or None.
+    """
+    if facts.get("group"):
+        return (
+            f"This is about a row of a new {facts['group']}; rows of one {facts['group']} may depend on one another, "
+            f"others must not. Every {facts['group']} counts the same."
+        )
+    if facts.get("time"):
+        return (
+            f"Rows were split by {facts['time']}: this assumes that tomorrow is like the held-out days, and that rows "
+            "are independent."
+        )
+    return "This assumes that rows are independent and that new ones are drawn like these."
 
 
 def _is_sure(operating: dict[str, Any], constraint: dict[str, Any]) -> bool:

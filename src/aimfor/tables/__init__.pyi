@@ -15,6 +15,7 @@ from ._matrix import Matrix as Matrix
 from ._preparation import Preparation as Preparation
 from ._reading import ReadOptions as ReadOptions
 from ._reading import one_line as one_line
+from ._row_columns import times_of as times_of
 from ._row_columns import weights_of as weights_of
 from ._sql import is_database as is_database
 from ._sql import store_query as store_query

@@ -36,11 +36,13 @@ class SplitPart(NamedTuple):
         features: float32 `[n, D]`: an array, a CSR matrix or `StoredRows`.
         labels: uint8: 0/1 or numbers of classes `[n]`, or 0/1 `[n, L]`.
         weights: float64 `[n]`, or None for 1.
+        groups: `[n]` codes of groups of dependent rows, or None.
     """
 
     features: Any
     labels: np.ndarray
     weights: np.ndarray | None
+    groups: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -125,12 +127,13 @@ def prepare(
     read = labels_of(source, labels, positive)
     others = _other_columns(source, labels, {"weight": weight, "group": group, "time": time})
     weights = None if weight is None else weights_of(source, weight)
+    groups = None if group is None else groups_of(source, group)
     split = _split(
         read,
         validation=validation,
         test=test,
         seed=seed,
-        groups=None if group is None else groups_of(source, group),
+        groups=groups,
         times=None if time is None else times_of(source, time),
     )
     wishes: dict[str, Any] = {"others": others, "numeric": numeric, "categorical": categorical, "drop": drop}
@@ -147,7 +150,7 @@ def prepare(
             preparation = Preparation.learn(source, split == 0, **wishes)
     features = _collect(source, preparation, split, folder, memory)
     pa.default_memory_pool().release_unused()  # training needs the room that reading took
-    parts = _parts(features, read, weights, split)
+    parts = _parts(features, read, weights, split, groups)
     remarks += suspicious_columns(preparation, parts[0].features, parts[0].labels, read)
     remarks += later_than(source, preparation, time)
     summary = _summary(read, parts, said(preparation.columns_), preparation.summary_, remarks)
@@ -322,9 +325,19 @@ def _collect(source: Table, preparation: Preparation, split: np.ndarray, folder:
     ]
 
 
-def _parts(features: Sequence[Any], read: Labels, weights: np.ndarray | None, split: np.ndarray) -> list[SplitPart]:
+def _parts(
+    features: Sequence[Any],
+    read: Labels,
+    weights: np.ndarray | None,
+    split: np.ndarray,
+    groups: np.ndarray | None = None,
+) -> list[SplitPart]:
     return [
-        SplitPart(rows, read.values[split == part], None if weights is None else weights[split == part])
+        SplitPart(
+            rows,
+            read.values[split == part],
+            *(None if one is None else one[split == part] for one in (weights, groups)),
+        )
         for part, rows in enumerate(features)
     ]
 

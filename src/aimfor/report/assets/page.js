@@ -186,6 +186,12 @@ function sliderCard(label, marks) {
   const now = html("data", { id: "now" });
   const [alarms, found, wrong, missed] = [html("span"), html("span"), html("span"), html("span")];
 
+  // Bounds that hold at all thresholds at once, so that a choice made with the slider is covered.
+  function sure(rate, index) {
+    const [low, high] = (label.band?.[rate] ?? [[], []]).map((ends) => ends[index] ?? null);
+    return low === null || high === null ? "" : `; on new rows ${span([low, high])}`;
+  }
+
   function tell(node, value, format) {
     node.value = value ?? "";
     node.textContent = format(value);
@@ -201,8 +207,8 @@ function sliderCard(label, marks) {
     tell(shown[1], rates.recall[index], percent);
     tell(shown[2], (1000 * fp[index]) / rows, number);
     tell(shown[3], (1000 * lost) / rows, number);
-    alarms.textContent = `${number(tp[index])} of ${number(tp[index] + fp[index])} alarms are real`;
-    found.textContent = `${number(tp[index])} of ${number(label.num_positives)} positives found`;
+    alarms.textContent = `${number(tp[index])} of ${number(tp[index] + fp[index])} alarms are real${sure("precision", index)}`;
+    found.textContent = `${number(tp[index])} of ${number(label.num_positives)} positives found${sure("recall", index)}`;
     wrong.textContent = `${number(fp[index])} in all`;
     missed.textContent = `${number(lost)} in all`;
     marks.pr(rates.recall[index], rates.precision[index]);
@@ -217,11 +223,13 @@ function sliderCard(label, marks) {
   const titles = ["Precision", "Recall", "False alarms per 1,000 rows", "Missed cases per 1,000 rows"];
   const words = [alarms, found, wrong, missed];
   const parts = [html("label", { for: "threshold" }, "Threshold"), slider, readout, operating < 0 ? null : back];
-  return card("What another threshold would do", "Move it with the mouse or the arrow keys; the charts follow.",
+  const covered = label.band
+    ? ` The bounds for new rows hold with ${percent(label.band.confidence)} confidence at all thresholds at once.` : "";
+  return card("What another threshold would do", `Move it with the mouse or the arrow keys; the charts follow.${covered}`,
     html("div", { class: "slide" }, ...parts), tiles(titles.map((title, tile) => [title, shown[tile], words[tile]])));
 }
 
-function numbersCard({ name, positive, metric, operating, constraint, level, rows, positives }) {
+function numbersCard({ name, positive, metric, operating, constraint, level, rows, positives, claimable, claim }) {
   const rates = [...new Set([...Object.keys(RATES), ...(constraint ? [constraint.rate] : [])])];
   const interval = (rate) =>
     operating.intervals?.[rate] ? `${percent(level)} interval ${span(operating.intervals[rate])}` : "";
@@ -229,6 +237,8 @@ function numbersCard({ name, positive, metric, operating, constraint, level, row
   return html("div", { class: "card" }, tiles([
     [metric.name, number(metric.ours), beside],
     ...rates.map((rate) => [titleOf(rate), percent(operating[rate]), interval(rate)]),
+    ...(claimable === undefined || claimable === null ? []
+      : [["Claimable confidence", percent(Math.floor(1000 * claimable + 1e-9) / 1000), claim]]),
     ["Rows", whole(rows), `${whole(positives)} positive: ${name} = ${positive}`],
   ]));
 }
