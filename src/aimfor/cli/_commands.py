@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 import sys
 import tempfile
@@ -11,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from aimfor.cli._options import Data, Encoding, Json, Missing, RunFolder, Separator, Sql, with_job
+from aimfor.cli._options import By, Data, Encoding, Json, Missing, RunFolder, Separator, Sql, with_job
 from aimfor.cli._output import (
     DRIFTED,
     EXIT_CODES,
@@ -69,6 +70,7 @@ def fit(
     ] = Path("run"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the interrupted run in --out.")] = False,
     as_json: Json = False,
+    by: By = None,
 ) -> None:
     """Train a model for an aim, choose its threshold, and write a model folder with a page to look at.
 
@@ -86,6 +88,8 @@ def fit(
         from aimfor.cli._work_folder import WORK
 
         job = Job.read(out / WORK)
+    elif job is not None and by is not None:
+        job = dataclasses.replace(job, by=by)
     fit_and_tell(_given(job), out, resume, as_json)
 
 
@@ -184,7 +188,7 @@ def evaluate(
         bool, typer.Option("--strict", help="Exit with 3 where the promise was not held, with 4 for drift.")
     ] = False,
     as_json: Json = False,
-    by: Annotated[str | None, typer.Option(help="Column whose values are also measured one by one.")] = None,
+    by: By = None,
     cost_fp: Annotated[float | None, typer.Option(min=0, help="Cost of a false alarm.")] = None,
     cost_fn: Annotated[float | None, typer.Option(min=0, help="Cost of a missed positive.")] = None,
     sql: Sql = None,

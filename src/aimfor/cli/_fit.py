@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from aimfor._base.errors import DataError
 from aimfor.aims import Aim
@@ -21,6 +22,7 @@ from aimfor.aims import aim as read_aim
 from aimfor.cli._drift import alert_share, profile_of
 from aimfor.cli._job import Job
 from aimfor.cli._run import Run, alone_in
+from aimfor.cli._segments import segments_of
 from aimfor.cli._work_folder import WORK, empty, make_work_folder, place_of_rows, remove_work_folder
 from aimfor.estimator import Classifier, Extras, fit_classifier
 from aimfor.model_folder import save_model
@@ -48,6 +50,12 @@ class Fitted:
     def held_out(self) -> SplitPart:
         """Rows that choose."""
         return self.dataset.validation if len(self.dataset.validation.labels) else self.dataset.train
+
+    @property
+    def measuring_part(self) -> int:
+        """The number of the part of the split that measures."""
+        parts = (self.dataset.train, self.dataset.validation, self.dataset.test)
+        return max(number for number, part in enumerate(parts) if len(part.labels))
 
     @property
     def measuring(self) -> tuple[SplitPart, str]:
@@ -121,6 +129,7 @@ def _fit(job: Job, classifier: Classifier, out: Path, place: Path, command: str,
     dataset = job.dataset(place)
     command = job.write(out / WORK, dataset.fingerprint, command)
     _check_confidence(classifier, dataset)
+    segments = job.segments(place, dataset.split == Fitted(classifier, None, dataset).measuring_part)
     begun, budget = time.monotonic(), classifier.budget
     with run.interruptible():
         fitted = train(classifier, dataset, run, job.memory)
@@ -128,7 +137,7 @@ def _fit(job: Job, classifier: Classifier, out: Path, place: Path, command: str,
     run.on_stage_begin("measuring")
     facts = {
         "aim": str(read_aim(job.aim)),
-        "labels": measured(fitted),
+        "labels": measured(fitted, segments),
         "kinds": side_by_side(fitted),
         "importance": _importance(fitted, run),
         "candidates": [{**entry, "chosen": bool(np.any(entry["chosen"]))} for entry in classifier.history_],
@@ -190,8 +199,8 @@ def _as_values(classes: tuple[str, ...]) -> list[Any]:
     return list(classes)
 
 
-def measured(fitted: Fitted) -> list[dict[str, Any]]:
-    """Every label on the rows that measure, log-loss beside it."""
+def measured(fitted: Fitted, segments: pa.Array | None = None) -> list[dict[str, Any]]:
+    """Every label on the rows that measure, log-loss beside it, and each value of the segments by itself."""
     part, on = fitted.measuring
     baseline = None if fitted.contest is None else fitted.contest.best(plain)
     held_out, deciding = fitted.held_out, deciding_rows(fitted.held_out)
@@ -201,7 +210,7 @@ def measured(fitted: Fitted) -> list[dict[str, Any]]:
     chosen_weights, groups = (None if one is None else one[deciding] for one in held_out[2:])
     names = fitted.dataset.label_names
     aims = aims_of(fitted.classifier, len(names))
-    return [
+    found = [
         measure_label(
             name,
             labels=labels[:, index],
@@ -218,6 +227,10 @@ def measured(fitted: Fitted) -> list[dict[str, Any]]:
         )
         for index, name in enumerate(names)
     ]
+    for index, entry in enumerate(found if segments is not None else ()):
+        own = {"labels": labels[:, index], "scores": scores[:, index], "weights": part.weights}
+        entry["segments"] = segments_of(segments, **own, point=fitted.points[index], level=entry["level"])
+    return found
 
 
 def _importance(fitted: Fitted, observer: Observer) -> dict[str, Any] | None:

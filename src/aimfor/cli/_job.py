@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from aimfor._base.errors import DataError, ModelFileError
 from aimfor._base.files import write_text
 from aimfor._base.json import read_json
 from aimfor.cli._source import open_source
 from aimfor.cli._work_folder import JOB
 from aimfor.estimator import Classifier, check_parameters
-from aimfor.tables import Dataset, ReadOptions, prepare, without_password
+from aimfor.tables import Dataset, Matrix, ReadOptions, Table, check_name, prepare, without_password
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Job:
         options: of `Classifier`.
         sql: a query, where `paths` is the address of a database.
         separator, encoding, missing: how files are read, as `ReadOptions` has them.
+        by: name of a column whose values are measured one by one, or None.
     """
 
     paths: tuple[str, ...]
@@ -55,6 +59,7 @@ class Job:
     separator: str | None = None
     encoding: str | None = None
     missing: tuple[str, ...] = ()
+    by: str | None = None
 
     def classifier(self) -> Classifier:
         """Unfitted, its options checked before any row is read."""
@@ -68,9 +73,8 @@ class Job:
 
     def dataset(self, folder: Path) -> Dataset:
         """Its rows, prepared and split; what memory does not hold goes to the folder."""
-        reading = ReadOptions(self.separator, self.encoding, self.missing, self.numeric, self.categorical)
         return prepare(
-            open_source(self.paths, reading, self.sql, folder),
+            self._source(folder),
             labels=self.labels,
             positive=self.positive,
             weight=self.weight,
@@ -85,6 +89,27 @@ class Job:
             folder=folder,
             memory=self.memory,
         )
+
+    def segments(self, folder: Path, rows: np.ndarray) -> pa.Array | None:
+        """The cells of the column `by` in some rows, bool `[n]`; None where no column is named.
+
+        Raises:
+            DataError: where there is no such column.
+        """
+        if self.by is None:
+            return None
+        source, start, found = self._source(folder), 0, []
+        check_name("by", self.by, [] if isinstance(source, Matrix) else source.schema.names)
+        assert isinstance(source, Table)
+        for batch in source.batches([self.by], texts=[self.by]):
+            end = start + batch.num_rows
+            found.append(batch.column(0).filter(pa.array(rows[start:end])))
+            start = end
+        return pa.chunked_array(found).combine_chunks()
+
+    def _source(self, folder: Path) -> Table | Matrix:
+        reading = ReadOptions(self.separator, self.encoding, self.missing, self.numeric, self.categorical)
+        return open_source(self.paths, reading, self.sql, folder)
 
     def write(self, folder: Path, fingerprint: str, command: str) -> str:
         """Write it down, with the fingerprint of its data; where it is written already, it must be the same.
@@ -131,7 +156,9 @@ def _is_job(entries: dict[str, Any]) -> bool:
         "paths": list,
         "labels": list,
         "aim": str,
-        **dict.fromkeys(("positive", "weight", "group", "time", "sql", "separator", "encoding"), (str, type(None))),
+        **dict.fromkeys(
+            ("positive", "weight", "group", "time", "sql", "separator", "encoding", "by"), (str, type(None))
+        ),
         **dict.fromkeys(("numeric", "categorical", "drop", "missing"), list),
         **dict.fromkeys(("validation_fraction", "test_fraction"), (int, float)),
         **dict.fromkeys(("seed", "memory"), int),

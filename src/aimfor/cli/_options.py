@@ -67,6 +67,7 @@ Sql = Annotated[
 Separator = Annotated[str | None, typer.Option("--sep", help="Separator of cells; detected by default.")]
 Encoding = Annotated[str | None, typer.Option(help="Encoding of text files; detected by default.")]
 Missing = Annotated[list[str] | None, typer.Option("--na", help="Text that means a missing value, such as -999.")]
+By = Annotated[str | None, typer.Option(help="Column whose values are also measured one by one.")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", parser=as_path, help="Model folder that `aimfor fit` wrote.")]
 
 

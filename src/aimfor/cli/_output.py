@@ -128,7 +128,8 @@ def tell(labels: list[dict[str, Any]], costs: tuple[float, float] | None = None)
         if metric["ours"] is not None:
             beside = "" if metric["baseline"] is None else f", log-loss {metric['baseline']:.4f}"
             best = f"{metric['name']} {metric['ours']:.4f}{beside}"
-            say(f"For comparison only, at the best threshold of these very rows: {best}.")
+            where = "Over all thresholds" if metric["area"] else "At the best threshold of these very rows, to compare"
+            say(f"{where}: {best}.")
         _tell_segments(measured)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from aimfor._base import checks
 from aimfor._base.arrays import ROUNDING, Values
 from aimfor._base.errors import UndefinedMetricError
-from aimfor.aims import AUCROC, Aim, PointAim, RecallAtPrecision, TPRAtFPR, rate_of
+from aimfor.aims import AUCPR, AUCROC, Aim, PointAim, RecallAtPrecision, TPRAtFPR, rate_of
 from aimfor.metrics import Curve, cumulate
 from aimfor.operating_points import (
     INTERVAL_LEVEL,
@@ -26,6 +26,7 @@ from aimfor.operating_points import (
     rate_band,
 )
 from aimfor.report._sentences import claim_of, sentence_of, verdict_of
+from aimfor.report._value_at import value_at
 
 MAX_POINTS, MAX_BINS = 1000, 50
 BAND_POINTS = 100  # with fewer points a curve, labels are so many that their bands would take long
@@ -69,7 +70,8 @@ def measure_label(
         on: which rows these are, in words.
 
     Returns:
-        A dict of finite numbers, texts, lists and None. `metric` is the aim's exact metric; `operating` has counts and
+        A dict of finite numbers, texts, lists and None. `metric` is the aim's exact metric at the best threshold of
+        these rows, or its area, with `at_threshold`, what it is at the operating one; `operating` has counts and
         rates at the operating threshold; `constraint` has the target and whether it `held` on these rows; `curve` has
         exact counts at thresholds from high to low; `promise` has for a grid of targets the threshold that validation
         rows chose and what it delivers here (None without those rows); `band` has bounds that hold at all thresholds of
@@ -106,6 +108,8 @@ def measure_label(
             "ours": _metric(aim, rows),
             "baseline": baseline and _metric(aim, baseline),
             "greater_is_better": aim.greater_is_better,
+            "at_threshold": value_at(aim, operating, level),
+            "area": isinstance(aim, (AUCPR, AUCROC)),
         },
         "chosen": point.chosen,
         "reason": point.reason,

@@ -21,6 +21,7 @@ from aimfor.report._sentences import condition_of
 
 # What may not stand in a script element or would end a line in old parsers, as JSON writes it instead.
 ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
+SCRIPTS = ("charts.js", "decision.js", "importance.js", "page.js")
 MOODS = {"met": "met", "missed": "missed", "no constraint": "plain"}
 
 
@@ -39,7 +40,7 @@ def render(facts: Mapping[str, Any]) -> str:
     Returns:
         The page, to be written as UTF-8.
     """
-    style, script = asset("page.css"), "\n" + asset("charts.js") + asset("importance.js") + asset("page.js")
+    style, script = asset("page.css"), "\n" + "".join(map(asset, SCRIPTS))
     verdict, mood = _headline(facts["labels"])
     return Template(asset("template.html")).substitute(
         policy=f"default-src 'none'; style-src {hash_of(style)}; script-src {hash_of(script)}; base-uri 'none'; "

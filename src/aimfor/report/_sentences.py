@@ -56,7 +56,7 @@ def sentence_of(verdict: str, measured: dict[str, Any], aim: Aim, source: str) -
     opening = OPENINGS[verdict]
     if verdict == "met" and not _is_sure(operating, constraint):
         opening = "Met on these rows, though the interval reaches beyond the target"
-    text = f"{opening}: at threshold {operating['threshold']:.4g} the model "
+    text = f"{opening}: at threshold {operating['threshold']:.4g} the model {_reaches(measured)}"
     text += f"{_did(objective, operating, measured['level'])} and {_did(other, operating, measured['level'])}"
     if constraint is None:
         return text + f", the {measured['chosen']} on {source}."
@@ -91,6 +91,16 @@ def condition_of(facts: Mapping[str, Any]) -> str:
             "are independent."
         )
     return "This assumes that rows are independent and that new ones are drawn like these."
+
+
+def _reaches(measured: dict[str, Any]) -> str:
+    """The value of an aim without a constraint at the threshold."""
+    metric = measured["metric"]
+    if measured["constraint"] is not None or metric["at_threshold"] is None or metric["at_threshold"]["value"] is None:
+        return ""
+    interval = metric["at_threshold"]["interval"]
+    ends = f" ({100 * measured['level']:.6g} % interval {interval[0]:.3f} to {interval[1]:.3f})" if interval else ""
+    return f"reaches {metric['name']} {metric['at_threshold']['value']:.3f}{ends}, "
 
 
 def _is_sure(operating: dict[str, Any], constraint: dict[str, Any]) -> bool:

@@ -172,75 +172,29 @@ function scoresCard({ histogram }) {
   return { card: card("Scores", hint, legend(entries), drawn.element), mark: drawn.mark };
 }
 
-// The slider walks over the thresholds of the curve; all numbers are exact counts at the threshold shown.
-function sliderCard(label, marks) {
-  const { thresholds, tp, fp } = label.curve;
-  const rates = curves(label, label.curve);
-  const rows = label.num_positives + label.num_negatives;
-  const last = thresholds.length - 1;
-  const operating = thresholds.indexOf(label.operating.threshold);
-  const start = operating < 0 ? Math.floor(last / 2) : last - operating;
-  const slider = html("input", { type: "range", id: "threshold", min: 0, max: last, step: 1, value: start });
-  const readout = html("output", { for: "threshold" });
-  const shown = ["precision", "recall", "false-alarms", "missed"].map((id) => html("data", { id }));
-  const now = html("data", { id: "now" });
-  const [alarms, found, wrong, missed] = [html("span"), html("span"), html("span"), html("span")];
-
-  // Bounds that hold at all thresholds at once, so that a choice made with the slider is covered.
-  function sure(rate, index) {
-    const [low, high] = (label.band?.[rate] ?? [[], []]).map((ends) => ends[index] ?? null);
-    return low === null || high === null ? "" : `; on new rows ${span([low, high])}`;
-  }
-
-  function tell(node, value, format) {
-    node.value = value ?? "";
-    node.textContent = format(value);
-  }
-
-  function show() {
-    const index = last - Number(slider.value); // to the right is a higher threshold
-    const lost = label.num_positives - tp[index];
-    tell(now, thresholds[index], number);
-    readout.replaceChildren("score ≥ ", now, index === operating ? " (operating point)" : "");
-    slider.setAttribute("aria-valuetext", readout.textContent);
-    tell(shown[0], rates.precision[index], percent);
-    tell(shown[1], rates.recall[index], percent);
-    tell(shown[2], (1000 * fp[index]) / rows, number);
-    tell(shown[3], (1000 * lost) / rows, number);
-    alarms.textContent = `${number(tp[index])} of ${number(tp[index] + fp[index])} alarms are real${sure("precision", index)}`;
-    found.textContent = `${number(tp[index])} of ${number(label.num_positives)} positives found${sure("recall", index)}`;
-    wrong.textContent = `${number(fp[index])} in all`;
-    missed.textContent = `${number(lost)} in all`;
-    marks.pr(rates.recall[index], rates.precision[index]);
-    marks.roc(rates.fpr[index], rates.recall[index]);
-    marks.scores(thresholds[index], null);
-  }
-
-  const back = html("button", { type: "button" }, "Back to the operating point");
-  back.addEventListener("click", () => { slider.value = start; show(); });
-  slider.addEventListener("input", show);
-  show();
-  const titles = ["Precision", "Recall", "False alarms per 1,000 rows", "Missed cases per 1,000 rows"];
-  const words = [alarms, found, wrong, missed];
-  const parts = [html("label", { for: "threshold" }, "Threshold"), slider, readout, operating < 0 ? null : back];
-  const covered = label.band
-    ? ` The bounds for new rows hold with ${percent(label.band.confidence)} confidence at all thresholds at once.` : "";
-  return card("What another threshold would do", `Move it with the mouse or the arrow keys; the charts follow.${covered}`,
-    html("div", { class: "slide" }, ...parts), tiles(titles.map((title, tile) => [title, shown[tile], words[tile]])));
-}
-
+// First the number that was asked for, at the threshold that was chosen; last what the best threshold would have given.
 function numbersCard({ name, positive, metric, operating, constraint, level, rows, positives, claimable, claim }) {
+  const chosen = metric.at_threshold ?? null;
   const rates = [...new Set([...Object.keys(RATES), ...(constraint ? [constraint.rate] : [])])];
   const interval = (rate) =>
     operating.intervals?.[rate] ? `${percent(level)} interval ${span(operating.intervals[rate])}` : "";
-  const beside = metric.baseline === null ? "" : `log-loss ${number(metric.baseline)}`;
-  return html("div", { class: "card" }, tiles([
-    [metric.name, number(metric.ours), beside],
-    ...rates.map((rate) => [titleOf(rate), percent(operating[rate]), interval(rate)]),
+  const objective = metric.name.split("@")[0].replace("tpr", "recall");
+  const rank = (rate) => (rate === objective ? 0 : rate === constraint?.rate ? 1 : 2);
+  const order = constraint ? rates.sort((one, other) => rank(one) - rank(other)) : rates;
+  const ends = chosen?.interval ? `${percent(level)} interval ${chosen.interval.map(number).join(" to ")}` : "";
+  const own = chosen && !constraint ? [[`${metric.name} at the threshold`, number(chosen.value), ends]] : [];
+  const beside = metric.baseline === null ? "" : `, log-loss ${number(metric.baseline)}`;
+  const where = metric.area ? "Over all thresholds" : "For comparison only, at the best threshold of these very rows";
+  const entries = [
+    ...own,
+    ...order.map((rate) => [titleOf(rate), percent(operating[rate]), interval(rate)]),
     ...(claimable === undefined || claimable === null ? []
       : [["Claimable confidence", percent(Math.floor(1000 * claimable + 1e-9) / 1000), claim]]),
     ["Rows", whole(rows), `${whole(positives)} positive: ${name} = ${positive}`],
-  ]));
+  ];
+  const best = metric.ours === null ? null : html("p", { class: "hint best" },
+    `${where}: ${metric.name} ${number(metric.ours)}${beside}.`);
+  return html("div", { class: "card" }, tiles(entries), best);
 }
 
 function showLabel(label) {
@@ -253,7 +207,7 @@ function showLabel(label) {
   const several = facts.labels.length > 1;
   title.textContent = several ? `${label.name}: on ${label.on}` : `On ${label.on}`;
   section("label").replaceChildren(title, ...(several ? [html("p", {}, label.sentence)] : []),
-    numbersCard(label), slider, grid);
+    numbersCard(label), slider, ...segmentsTable(label), grid);
   showDependence(facts.labels.indexOf(label));
 }
 
@@ -352,9 +306,11 @@ function showTraining() {
     { title: "Choice", value: (one) => (one.chosen ? "chosen" : "") },
   ];
   section("training").append(...kindsTable());
+  // The chosen one first, then the best.
+  const ordered = [...facts.candidates].sort((one, other) => other.chosen - one.chosen || other.value - one.value);
   const hint = "The chosen candidate in green, the others faint.";
   section("training").append(html("p", { class: "hint" }, hint), html("div", { class: "grid small" }, ...storyCards()),
-    table("Candidates", columns, facts.candidates, { chosen: (one) => one.chosen }));
+    table("Candidates", columns, ordered, { chosen: (one) => one.chosen }));
 }
 
 function showData() {
@@ -375,8 +331,19 @@ function showData() {
     { title: "Categories", wrap: true, value: (column) => some(column.categories ?? []) },
     { title: "Why", wrap: true, value: (column) => column.reason ?? "" },
   ];
-  section("data").append(html("p", {}, said), html("p", { class: "hint" }, `Rows: ${split}.`),
+  const dropped = facts.data.without_label ? ` ${whole(facts.data.without_label)} rows without a label were left out.` : "";
+  section("data").append(...(facts.data.choice ? [html("p", {}, facts.data.choice)] : []), html("p", {}, said),
+    html("p", { class: "hint" }, `Rows: ${split}.${dropped}`),
     table("Columns", shown, columns));
+}
+
+// What a careful colleague would say before anyone believes the numbers.
+function showWarnings() {
+  const warnings = facts.data.warnings ?? [];
+  if (!warnings.length) return;
+  const items = warnings.map(({ kind, text }) => html("li", {}, html("strong", {}, `${titleOf(kind)}: `), text));
+  section("warnings").hidden = false;
+  section("warnings").append(html("ul", {}, ...items));
 }
 
 function showMade() {
@@ -385,6 +352,7 @@ function showMade() {
   section("made").append(html("div", { class: "card" }, html("dl", { class: "facts" }, ...items)));
 }
 
+showWarnings();
 showLabels();
 showWhy();
 showTraining();
