@@ -79,6 +79,7 @@ def main() -> None:
         freeze_loss(folder / "losses" / f"{index:02}.safetensors", aim, options, seed=index)
     freeze_helps(folder / "help")
     freeze_runs(folder / "runs")
+    freeze_forests(folder / "forests")
 
 
 def freeze_loss(path: Path, aim: str, options: dict[str, Any], seed: int) -> None:
@@ -165,6 +166,27 @@ def freeze_refits(folder: Path, runs: Path) -> None:
             shutil.copy(work / f"{name}-scored.csv", folder / f"{name}-scored.csv")
             shutil.copy(work / name / "metrics.json", folder / f"{name}-metrics.json")
     (folder / "outputs.json").write_text(json.dumps(outputs, indent=1) + "\n")
+
+
+def freeze_forests(folder: Path) -> None:
+    """Fit trees of the columns of a table and trees of features, and store what they give on new rows.
+
+    These fixtures come from version 0.1.0.
+    """
+    folder.mkdir()
+    table = rows(700, seed=0)
+    table[:500].to_csv(folder / "train.csv", index=False)
+    table[500:].to_csv(folder / "new.csv", index=False)
+    run(*LINEAR, "--drop", "late", "--drop", "refund", *SMALL, "--out", "columns", "--json", where=folder)
+    freeze_estimator(folder / "columns", pd.read_csv(folder / "new.csv"), folder / "columns-estimator.csv")
+    numbers = pd.read_csv(folder / "new.csv")[["amount", "age"]]
+    model = aimfor.Classifier("f1", model="trees", budget=2, random_state=0)
+    aimfor.save(folder / "features", model.fit(table[["amount", "age"]][:500], table["fraud"][:500] == "yes"))
+    given = {"decision_function 0": model.decision_function(numbers), "predict 0": model.predict(numbers)}
+    pd.DataFrame(given).to_csv(folder / "features-estimator.csv", index=False)
+    for other in [folder / "train.csv", *(folder / "columns").iterdir()]:
+        if not other.name.startswith("model."):
+            other.unlink()
 
 
 def freeze_estimator(model: Path, table: pd.DataFrame, out: Path) -> None:

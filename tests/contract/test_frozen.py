@@ -161,6 +161,18 @@ def test_a_model_folder_loads_as_the_same_estimator(name):
             assert_close(current, expected, method)
 
 
+@pytest.mark.parametrize("name", ["columns", "features"])
+def test_a_folder_with_forests_loads_as_the_same_estimator(name):
+    folder = FROZEN / "forests"
+    table, frozen = pd.read_csv(folder / "new.csv"), pd.read_csv(folder / f"{name}-estimator.csv")
+    estimator = aimfor.load(folder / name)
+    table = table if name == "columns" else table[["amount", "age"]]
+    assert estimator.predict(table).tolist() == frozen["predict 0"].tolist()
+    assert_close(estimator.decision_function(table), frozen["decision_function 0"])
+    facts = json.loads((folder / name / "model.json").read_text())["architecture"]
+    assert ("columns" in facts.get("members", [facts])[0]) == (name == "columns")
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_score_gives_the_same_scores_and_decisions(name, command, runs):
     frozen = pd.read_csv(RUNS / f"{name}-scored.csv")
