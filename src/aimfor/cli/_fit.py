@@ -150,7 +150,22 @@ def _fit(job: Job, classifier: Classifier, out: Path, place: Path, command: str,
         "budget_over": over,
     }
     chosen = {} if fitted.contest is None else fitted.contest.winner.loss
-    data = {
+    with story(out, facts, run.evaluations):
+        save_model(
+            out,
+            classifier,
+            preparation=dataset.preparation,
+            extra={"data": _data_facts(job, fitted, facts["labels"])},
+            loss_state={name: chosen[name] for name in ("multipliers", "thresholds", "priors") if name in chosen},
+        )
+    run.done = not run.stopped
+    return facts
+
+
+def _data_facts(job: Job, fitted: Fitted, labels: list[dict[str, Any]]) -> dict[str, Any]:
+    """What later commands need to know of the data, for model.json."""
+    dataset = fitted.dataset
+    return {
         "label_columns": list(job.labels),
         "labels": list(dataset.label_names),
         "weight": job.weight,
@@ -158,20 +173,10 @@ def _fit(job: Job, classifier: Classifier, out: Path, place: Path, command: str,
         "fingerprint": dataset.fingerprint,
         "missing": list(job.missing),
         "profile": profile_of(dataset.summary["columns"]),
-        "alerts": [alert_share(one["operating"]) for one in facts["labels"]],
+        "alerts": [alert_share(one["operating"]) for one in labels],
         "scores": reference_scores(fitted),
         "row_hashes": list(dataset.row_hashes or ()),
     }
-    with story(out, facts, run.evaluations):
-        save_model(
-            out,
-            classifier,
-            preparation=dataset.preparation,
-            extra={"data": data},
-            loss_state={name: chosen[name] for name in ("multipliers", "thresholds", "priors") if name in chosen},
-        )
-    run.done = not run.stopped
-    return facts
 
 
 def train(classifier: Classifier, dataset: Dataset, observer: Observer, memory: int) -> Fitted:
