@@ -75,7 +75,7 @@ $(VENV)/.installed-demo: pyproject.toml constraints.txt $(VENV)/.made
 
 # It holds all that the demo needs, hence both stamps.
 $(VENV)/.installed-dev: pyproject.toml constraints.txt $(VENV)/.made
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all,dev,integration]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all,dev,integration,triton]'
 	touch $(VENV)/.installed-demo $@
 
 $(VENV)/.installed-docs: pyproject.toml constraints.txt $(VENV)/.made

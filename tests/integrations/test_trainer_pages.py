@@ -15,6 +15,7 @@ SCRIPTS = {
     "ray.md": ("ray", [], "batches: 16 metric: 0."),
     "mlflow.md": ("mlflow", [], "Classifier precision@recall>=0.8"),
     "fsdp2.md": ("torch", TORCHRUN, "batches: 24"),
+    "label_shards.md": ("torch", TORCHRUN, "batches: 48"),
 }
 
 

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 
 import aimfor
 
@@ -74,6 +75,49 @@ def test_label_shards_equal_one_process(world, sharded_rows, tmp_path):
         torch.testing.assert_close(torch.cat(heads), of_heads, **close)
         rows = [(got[first][1] + got[first + 1][1]) / (world // 2) for first in range(0, world, 2)]
         torch.testing.assert_close(torch.cat(rows), of_inputs, **close)
+
+
+def network() -> torch.nn.Sequential:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, LABELS))
+
+
+def one_step(model: torch.nn.Module, loss: aimfor.Loss, labels: slice, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Value, and gradient of the first layer."""
+    inputs, targets = batch(step)
+    model.zero_grad()
+    value = loss(model(inputs), targets[:, labels])
+    value.backward()
+    return value.detach(), model[0].weight.grad.clone()
+
+
+def sharded_layer(rank: int, folder: str) -> None:
+    meet = f"file://{folder}/meet"
+    dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=2, timeout=timedelta(seconds=60))
+    torch.set_num_threads(1)
+    mesh = init_device_mesh("cpu", (1, 2), mesh_dim_names=("data", "labels"))
+    model = parallelize_module(network(), mesh["labels"], {"2": ColwiseParallel()})
+    labels = (slice(0, 3), slice(3, 5))[rank]  # as torch deals out five
+    count = labels.stop - labels.start
+    loss = aimfor.Loss("aucpr; num_anchors=4", num_labels=count, process_group=mesh["data"], total_labels=LABELS)
+    found = [one_step(model, loss, labels, step) for step in range(STEPS)]
+    torch.save((found, model[2].weight.grad.to_local()), f"{folder}/{rank}.pt")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def test_a_layer_sharded_by_torch_gives_the_gradients_of_one_process(tmp_path):
+    mp.start_processes(sharded_layer, (str(tmp_path),), nprocs=2, start_method="spawn")
+    results = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
+    model, loss = network(), aimfor.Loss("aucpr; num_anchors=4", num_labels=LABELS)
+    for step in range(STEPS):
+        value, gradient = one_step(model, loss, slice(None), step)
+        values, gradients = zip(*(found[step] for found, _ in results), strict=True)
+        torch.testing.assert_close(sum(values), value, rtol=1e-6, atol=1e-6)
+        for found in gradients:  # torch adds them up over the shards
+            torch.testing.assert_close(found, gradient, rtol=1e-6, atol=1e-6)
+    heads = torch.cat([head for _, head in results])
+    torch.testing.assert_close(heads, model[2].weight.grad, rtol=1e-6, atol=1e-6)
 
 
 def fit_alone(rank: int, folder: str) -> None:

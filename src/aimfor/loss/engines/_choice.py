@@ -1,24 +1,28 @@
 """The registry of engines, which of them is used, and why.
 
-`native` (C++) for CPU tensors where it was built, else `fused` (torch, any device). `plain` is the reference that both
-are tested against, and takes what they do not. The environment variable `AIMFOR_ENGINE` forces one.
+`native` (C++) for CPU tensors where it was built, `triton` for CUDA where Triton is installed, else `fused` (torch, any
+device). `plain` is the reference that all are tested against, and takes what they do not. The environment variable
+`AIMFOR_ENGINE` forces one.
 """
 
 import os
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from aimfor._base import checks
 from aimfor.loss._surrogates import Surrogate
 from aimfor.loss.engines._fused import FusedEngine
 from aimfor.loss.engines._native import NativeEngine
-from aimfor.loss.engines._protocol import CountingEngine
+from aimfor.loss.engines._protocol import SETTING, CountingEngine
 from aimfor.loss.engines._reference import ReferenceEngine
+from aimfor.loss.engines._triton import TritonEngine
 
-SETTING = "AIMFOR_ENGINE"
 # The preferred ones first; the last takes everything.
-ENGINES: dict[str, CountingEngine] = {one.name: one for one in (NativeEngine(), FusedEngine(), ReferenceEngine())}
+ENGINES: dict[str, CountingEngine] = {
+    one.name: one for one in (NativeEngine(), TritonEngine(), FusedEngine(), ReferenceEngine())
+}
 
 
 class Engine(NamedTuple):
@@ -47,8 +51,10 @@ def engine() -> Engine:
     forced = _forced()
     if forced is not None:
         return Engine(forced.name, f"the environment variable {SETTING} says so")
-    problems = {name: candidate.problem() for name, candidate in ENGINES.items()}
-    chosen = next(candidate for name, candidate in ENGINES.items() if problems[name] is None)
+    scores = torch.empty(0, device="cpu")
+    candidates = [one for one in ENGINES.values() if one.scores_problem(scores) is None]
+    problems = {one.name: one.problem() for one in candidates}
+    chosen = next(one for one in candidates if problems[one.name] is None)
     before = list(problems)[: list(problems).index(chosen.name)]
     reasons = "; ".join(f"the {name} engine cannot be used: {problems[name]}" for name in before)
     return Engine(chosen.name, chosen.description() + (f", because {reasons}" if reasons else ""))

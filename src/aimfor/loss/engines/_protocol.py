@@ -17,6 +17,9 @@ from aimfor.loss._step import LogLossCosts, LossRules, PassCounts, torch_step
 from aimfor.loss._surrogates import Surrogate
 from aimfor.loss.engines._entries import add_log_loss_, entries
 
+# The environment variable that forces an engine by its name.
+SETTING = "AIMFOR_ENGINE"
+
 
 class Pass(ABC):
     """One batch and the state that learns from it.
