@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+
+from aimfor._base.ranks import Ranks, RowShare
 
 # Rows that are scored at once.
 CHUNK = 8192
@@ -17,13 +21,16 @@ def chunks(count: int, size: int = CHUNK) -> Iterator[slice]:
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
-def held_back(classes: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def held_back(
+    classes: np.ndarray, count: int, seed: int, share: RowShare | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Row numbers to train on, and `count` row numbers to hold back. Each class is on both sides, by its share.
 
     Args:
         classes: `[n]`, the class of each row; at least two rows of each.
         count: rows to hold back, at least one for each class.
         seed: random seed.
+        share: which of all rows these are, where several processes share them; None for all.
 
     Returns:
         Two arrays of row numbers, in order.
@@ -33,13 +40,16 @@ def held_back(classes: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, n
         >>> len(kept), len(held), 4 in held or 5 in held
         (3, 3, True)
     """
+    share = share or RowShare.whole(len(classes))
     generator = np.random.default_rng(seed)
-    kinds, sizes = np.unique(classes, return_counts=True)
+    kinds, sizes = class_counts(classes, share.ranks)
     quota = quotas(sizes, count)
     held = np.zeros(len(classes), dtype=bool)
-    for kind, taken in zip(kinds, quota, strict=True):
+    for kind, size, taken in zip(kinds, sizes, quota, strict=True):
         rows = np.flatnonzero(classes == kind).astype(np.int32)
-        held[generator.permutation(rows)[:taken]] = True
+        # Which of the rows of the class, in their order, whoever has them.
+        chosen = generator.permutation(np.arange(size, dtype=np.int32))[:taken]
+        held[rows[share.select(rows).local(np.sort(chosen))]] = True
     return np.flatnonzero(~held).astype(np.int32), np.flatnonzero(held).astype(np.int32)
 
 
@@ -70,6 +80,15 @@ def groups_held_back(
         if all(len(np.unique(classes[part])) == kinds for part in (held, ~held)):
             return np.flatnonzero(~held).astype(np.int32), np.flatnonzero(held).astype(np.int32)
     return None
+
+
+def class_counts(classes: np.ndarray, ranks: Ranks) -> tuple[np.ndarray, np.ndarray]:
+    """The classes of the rows of all ranks, and how many rows each has."""
+    total: Counter[Any] = Counter()
+    for kinds, counts in ranks.gather(np.unique(classes, return_counts=True)):
+        total.update(dict(zip(kinds.tolist(), counts.tolist(), strict=True)))
+    kinds = sorted(total)
+    return np.array(kinds, dtype=classes.dtype), np.array([total[kind] for kind in kinds])
 
 
 def quotas(sizes: np.ndarray, count: int) -> np.ndarray:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aimfor._base import checks
-from aimfor._base.splitting import groups_held_back, held_back
+from aimfor._base.ranks import ALONE, Ranks, RowShare
+from aimfor._base.splitting import class_counts, groups_held_back, held_back
 from aimfor._base.warnings import NoValidationWarning
 from aimfor.aims import Aim, PointAim, rate_of
 from aimfor.estimator._parameters import kind_for
@@ -18,6 +19,8 @@ TRAINED = "the training rows"
 # With a confidence: the share of the training rows that choose among candidates, the most rows that are held back, and
 # how many times the rows that would do without an error are held back.
 CHOOSING, MOST_HELD, ROOM_FOR_ERRORS = 0.125, 0.5, 4
+# The most training rows that choose among candidates; the judgement gains nothing from more.
+MOST_CHOOSING = 200_000
 # Training rows of each class from which on some of them choose among candidates, if no confidence asks for it: of kinds
 # that choose among many models, and of the others for an aim with a constraint.
 ROWS_TO_CHOOSE, ROWS_FOR_A_CONSTRAINT = 400, 100
@@ -32,6 +35,7 @@ class LabelledRows(NamedTuple):
         index: which rows of the table they are; None for all.
         source: what they are called.
         groups: codes of groups of dependent rows, of these rows; None where rows are independent.
+        share: which rows of all processes they are; None where this process has them all.
     """
 
     X: Any
@@ -40,6 +44,12 @@ class LabelledRows(NamedTuple):
     index: np.ndarray | None = None
     source: str = "all rows"
     groups: np.ndarray | None = None
+    share: RowShare | None = None
+
+    @property
+    def ranks(self) -> Ranks:
+        """The processes that share the rows."""
+        return ALONE if self.share is None else self.share.ranks
 
     def taken(self) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """The rows by themselves."""
@@ -49,13 +59,23 @@ class LabelledRows(NamedTuple):
         """Those of the rows with these numbers."""
         weights, groups = (None if one is None else one[rows] for one in (self.weights, self.groups))
         index = rows if self.index is None else self.index[rows]
-        return LabelledRows(self.X, self.labels[rows], weights, index, source, groups)
+        share = None if self.share is None else self.share.select(rows)
+        return LabelledRows(self.X, self.labels[rows], weights, index, source, groups, share)
 
     def split(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray] | None:
         """Row numbers to keep and about `count` to hold back, with every class and whole groups on each side."""
         if self.groups is None:
-            return held_back(self.classes(), count, seed)
-        return groups_held_back(self.classes(), self.groups, count, seed)
+            return held_back(self.classes(), count, seed, self.share)
+        if self.share is None:
+            return groups_held_back(self.classes(), self.groups, count, seed)
+        classes, groups = (self.share.collect(one) for one in (self.classes(), self.groups))
+        parts = groups_held_back(classes, groups, count, seed)
+        if parts is None:
+            return None
+        held = np.zeros(len(classes), dtype=bool)
+        held[parts[1]] = True
+        held = self.share.own(held)
+        return np.flatnonzero(~held).astype(np.int32), np.flatnonzero(held).astype(np.int32)
 
     def classes(self) -> np.ndarray:
         """The class of each row; one for all where there are several labels, of which a row may have any."""
@@ -64,10 +84,19 @@ class LabelledRows(NamedTuple):
     def least_of_a_class(self) -> int:
         """The number of rows of the rarest class; of several labels, of the rarest that is there."""
         if self.labels.shape[1] == 1:
-            return int(np.unique(self.labels, return_counts=True)[1].min())
-        positives = self.labels.sum(0, dtype=np.int64)
-        counts = np.minimum(positives, len(self.labels) - positives)
-        return int(counts[counts > 0].min(initial=len(self.labels)))
+            return int(class_counts(self.labels[:, 0], self.ranks)[1].min())
+        rows, positives = self.ranks.sum(len(self.labels)), self.ranks.sum(self.labels.sum(0, dtype=np.int64))
+        counts = np.minimum(positives, rows - positives)
+        return int(counts[counts > 0].min(initial=rows))
+
+    def collected(self) -> LabelledRows:
+        """The rows of all processes, on each of them."""
+        if self.share is None:
+            return self
+        X, labels, weights = self.taken()
+        weights, groups = (None if one is None else self.share.collect(one) for one in (weights, self.groups))
+        X, labels = self.share.collect(X), self.share.collect(labels)
+        return LabelledRows(X, labels, weights, source=self.source, groups=groups)
 
 
 def divided(whole: LabelledRows, fraction: float, seed: int) -> tuple[LabelledRows, LabelledRows]:
@@ -142,9 +171,11 @@ def with_choosing(
     if not apart or classifier.solver != "sgd":  # the solvers choose nothing on these rows
         return fitted, held_out
     classes = fitted.classes()
-    kinds, counts = np.unique(classes, return_counts=True)
+    kinds, counts = class_counts(classes, fitted.ranks)
     checks.rule(counts.min() >= 2, "confidence", "needs 2 training rows of each class", counts.min())
-    parts = fitted.split(max(len(kinds), round(CHOOSING * len(classes))), seed=0)
+    wanted = min(round(CHOOSING * counts.sum()), MOST_CHOOSING)
+    parts = fitted.split(max(len(kinds), wanted), seed=0)
     if parts is None:
         raise ValueError("confidence needs groups of each class to train and to choose on, got too few groups")
-    return fitted.some(parts[0], fitted.source), fitted.some(parts[1], "training rows that choose the model")
+    choosing = fitted.some(parts[1], "training rows that choose the model").collected()
+    return fitted.some(parts[0], fitted.source), choosing

@@ -17,6 +17,7 @@ from ._reading import ReadOptions as ReadOptions
 from ._reading import one_line as one_line
 from ._row_columns import times_of as times_of
 from ._row_columns import weights_of as weights_of
+from ._shared import shared as shared
 from ._sql import is_database as is_database
 from ._sql import store_query as store_query
 from ._sql import without_password as without_password

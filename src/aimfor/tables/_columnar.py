@@ -19,11 +19,20 @@ def parquet_facts(path: Path, options: ReadOptions) -> tuple[pa.Schema, int]:
         return file.schema_arrow, file.metadata.num_rows
 
 
-def parquet_pieces(path: Path, options: ReadOptions, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of these columns."""
+def parquet_groups(path: Path) -> list[int]:
+    """The rows of each row group."""
+    with pyarrow.parquet.ParquetFile(arrow_file(path)) as file:
+        return [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
+
+
+def parquet_pieces(
+    path: Path, options: ReadOptions, names: Sequence[str], group: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of these columns, of all row groups or of one."""
+    chosen = None if group is None else [group]
     # A buffer, so that a row group is not read whole; it may be as large as the file.
     with pyarrow.parquet.ParquetFile(arrow_file(path), buffer_size=2**20, pre_buffer=False) as file:
-        for piece in file.iter_batches(batch_size=SIZE, columns=list(names)):
+        for piece in file.iter_batches(batch_size=SIZE, row_groups=chosen, columns=list(names)):
             piece.validate(full=True)
             yield piece
 
@@ -34,10 +43,20 @@ def arrow_facts(path: Path, options: ReadOptions) -> tuple[pa.Schema, int]:
         return file.schema, sum(piece.num_rows for piece in _in_file(file))
 
 
-def arrow_pieces(path: Path, options: ReadOptions, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of these columns."""
+def arrow_groups(path: Path) -> list[int]:
+    """The rows of each batch of the file."""
     with _open_arrow(path) as file:
-        for piece in _in_file(file):
+        return [piece.num_rows for piece in _in_file(file)]
+
+
+def arrow_pieces(
+    path: Path, options: ReadOptions, names: Sequence[str], group: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of these columns, of all batches or of one."""
+    with _open_arrow(path) as file:
+        for number, piece in enumerate(_in_file(file)):
+            if group is not None and number != group:
+                continue
             piece = piece.select(list(names))
             # Offsets that a stranger wrote could point outside of the file's memory.
             piece.validate(full=True)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from scipy import sparse
 
 from aimfor._base.errors import DataError
+from aimfor._base.ranks import ALONE, Ranks, RowShare
 from aimfor._base.stored_rows import RowWriter, StoredRows
 from aimfor.tables._columns import check_name, said
 from aimfor.tables._duplicates import MOST_COMPARED, hash_sample, row_hashes, with_twins_together
@@ -60,6 +61,8 @@ class Dataset:
         fingerprint: of the files.
         remarks: what the user should know about the data.
         row_hashes: hashes of some training rows, by which `evaluate` notices rows that the model was fitted on.
+        share: which of all training rows are in `train`, where several processes share them; the other parts then hold
+            the rows of all of them. None for all.
     """
 
     train: SplitPart
@@ -74,6 +77,7 @@ class Dataset:
     fingerprint: str
     remarks: tuple[Remark, ...] = ()
     row_hashes: tuple[str, ...] | None = None
+    share: RowShare | None = None
 
     @property
     def multiclass(self) -> bool:
@@ -135,25 +139,37 @@ def prepare(
         seed=seed,
         groups=groups,
         times=None if time is None else times_of(source, time),
+        share=source.share,
     )
     wishes: dict[str, Any] = {"others": others, "numeric": numeric, "categorical": categorical, "drop": drop}
     preparation = Preparation.learn(source, split == 0, **wishes)
     remarks = list(source.remarks)
-    twins = row_hashes(source, preparation) if len(split) <= MOST_COMPARED else None
+    share = source.share
+    twins = row_hashes(source, preparation) if share.total <= MOST_COMPARED else None
+    everyones = split if twins is None else share.collect(split)
     if twins is not None:
         fixed = group is not None or time is not None
-        moved, remark = with_twins_together(source, preparation, split, twins, fixed=fixed)
+        moved, remark = with_twins_together(source, preparation, everyones, twins, fixed=fixed)
         remarks += [remark] if remark else []
-        if (moved != split).any():
-            split = moved
-            check_classes(read.values, split, [part for part in range(len(PARTS)) if (split == part).any()])
+        if (moved != everyones).any():
+            everyones, split = moved, share.own(moved)
+            parts = [part for part in range(len(PARTS)) if (everyones == part).any()]
+            check_classes(read.values, split, parts, share.ranks)
             preparation = Preparation.learn(source, split == 0, **wishes)
     features = _collect(source, preparation, split, folder, memory)
     pa.default_memory_pool().release_unused()  # training needs the room that reading took
     parts = _parts(features, read, weights, split, groups)
-    remarks += suspicious_columns(preparation, parts[0].features, parts[0].labels, read)
+    train = share.select(np.flatnonzero(split == 0))
+    if share.ranks.size > 1:
+        if not min(share.ranks.gather(len(train))):
+            raise DataError(f"one of {share.ranks.size} processes has no rows to train on: start fewer")
+        parts[1:] = [
+            _collected(part, share.select(np.flatnonzero(split == number)), folder / f"{PARTS[number]}.rows", memory)
+            for number, part in enumerate(parts[1:], start=1)
+        ]
+    remarks += suspicious_columns(preparation, parts[0].features, parts[0].labels, read, train)
     remarks += later_than(source, preparation, time)
-    summary = _summary(read, parts, said(preparation.columns_), preparation.summary_, remarks)
+    summary = _summary(read, parts, said(preparation.columns_), preparation.summary_, remarks, share.ranks)
     return Dataset(
         *parts,
         split=split,
@@ -162,9 +178,10 @@ def prepare(
         classes=read.classes,
         said=said(preparation.columns_),
         summary=summary,
-        fingerprint=source.fingerprint,
+        fingerprint=source.fingerprint if share.ranks.number == 0 else "",
         remarks=tuple(remarks),
-        row_hashes=None if twins is None else hash_sample(twins, split),
+        row_hashes=None if twins is None else hash_sample(twins, everyones),
+        share=train if share.ranks.size > 1 else None,
     )
 
 
@@ -187,16 +204,17 @@ def _other_columns(source: Table, labels: Sequence[str], named: dict[str, str | 
 
 def _split(read: Labels, **options: Any) -> np.ndarray:
     """The part of each row; rows without a label have none."""
-    present = read.present
+    present, share = read.present, options.pop("share", None)
     if present is None:
-        return split_rows(read.values, **options)
-    if not present.any():
+        return split_rows(read.values, share=share, **options)
+    if not (share.ranks.any(bool(present.any())) if share else present.any()):
         raise DataError("no row has a label: check the column that --label names")
     chosen: dict[str, Any] = {
         name: value[present] if isinstance(value, np.ndarray) else value for name, value in options.items()
     }
     split = np.full(len(present), DROPPED, dtype=np.uint8)
-    split[present] = split_rows(read.values[present], **chosen)
+    own = None if share is None else share.select(np.flatnonzero(present))
+    split[present] = split_rows(read.values[present], share=own, **chosen)
     return split
 
 
@@ -325,6 +343,19 @@ def _collect(source: Table, preparation: Preparation, split: np.ndarray, folder:
     ]
 
 
+def _collected(part: SplitPart, share: RowShare, path: Path, memory: int) -> SplitPart:
+    """The rows of a part of all ranks, on every rank; in a file where they are many."""
+    every = share.collect(part.features[: len(share)])
+    labels = share.collect(part.labels)
+    more = [None if one is None else share.collect(one) for one in (part.weights, part.groups)]
+    if every.nbytes <= memory // 4:
+        return SplitPart(every, labels, *more)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with RowWriter(path, every.shape[1]) as writer:
+        writer.append(every)
+    return SplitPart(StoredRows(path, every.shape[1]), labels, *more)
+
+
 def _parts(
     features: Sequence[Any],
     read: Labels,
@@ -343,19 +374,27 @@ def _parts(
 
 
 def _summary(
-    read: Labels, parts: Sequence[SplitPart], line: str, columns: list[dict[str, Any]], remarks: Sequence[Remark]
+    read: Labels,
+    parts: Sequence[SplitPart],
+    line: str,
+    columns: list[dict[str, Any]],
+    remarks: Sequence[Remark],
+    ranks: Ranks = ALONE,
 ) -> dict[str, Any]:
+    rows = [len(part.labels) for part in parts]
+    positives = [_positives(part.labels, read) for part in parts]
+    # Every rank has all rows of the other parts.
+    rows[0], positives[0] = ranks.sum(rows[0]), ranks.sum(np.array(positives[0])).tolist()
     return {
         "said": line,
-        "rows": {name: len(part.labels) for name, part in zip(PARTS, parts, strict=True)},
+        "rows": dict(zip(PARTS, rows, strict=True)),
         "positives": {
-            name: dict(zip(read.names, _positives(part.labels, read), strict=True))
-            for name, part in zip(PARTS, parts, strict=True)
+            name: dict(zip(read.names, own, strict=True)) for name, own in zip(PARTS, positives, strict=True)
         },
         "classes": list(read.classes),
         "columns": columns,
         "choice": read.choice,
-        "without_label": 0 if read.present is None else int((~read.present).sum()),
+        "without_label": ranks.sum(0 if read.present is None else int((~read.present).sum())),
         "warnings": [remark._asdict() for remark in remarks],
     }
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
+from aimfor._base.ranks import ALONE
 from aimfor.tables._columns import moments, numbers, texts
 from aimfor.tables._features import ColumnFeatures, Dates, Numbers
 from aimfor.tables._preparation import Preparation
 from aimfor.tables._split import PARTS
-from aimfor.tables._table import BatchSource, Remark
+from aimfor.tables._table import BatchSource, Remark, Table
 
 MOST_COMPARED = 2_000_000  # rows that are compared with each other
 HASHES = 256  # of training rows, that a model keeps
@@ -20,10 +22,10 @@ MOST_SINGLE, HALVES, MOST_ASKED, MOST_SEARCHED = 64, 4, 2000, 200_000
 BEYOND_CHANCE = 20.0  # times as many rows with a twin as chance gives; from here on twins are called copies
 
 
-def row_hashes(source: BatchSource, preparation: Preparation) -> np.ndarray:
-    """A number for each row, uint64, that is the same where all columns are that the model uses."""
+def row_hashes(source: Table, preparation: Preparation) -> np.ndarray:
+    """A number for each row of all ranks, uint64, that is the same where all columns are that the model uses."""
     batches = source.batches(preparation.inputs, texts=preparation.texts)
-    return np.concatenate([hashed(batch, preparation) for batch in batches])
+    return source.share.collect(np.concatenate([hashed(batch, preparation) for batch in batches]))
 
 
 def hashed(batch: pa.RecordBatch, preparation: Preparation) -> np.ndarray:
@@ -62,15 +64,15 @@ def _mixed(codes: np.ndarray) -> np.ndarray:
 
 
 def with_twins_together(
-    source: BatchSource, preparation: Preparation, split: np.ndarray, hashes: np.ndarray, *, fixed: bool
+    source: Table, preparation: Preparation, split: np.ndarray, hashes: np.ndarray, *, fixed: bool
 ) -> tuple[np.ndarray, Remark | None]:
     """The split with rows that are copies of each other in one part, and what to say of them.
 
     Args:
         source: the rows.
         preparation: whose columns are compared.
-        split: the part of each row.
-        hashes: of the rows.
+        split: the part of each row of all ranks.
+        hashes: of the rows of all ranks.
         fixed: the split follows groups or times, and stays as it is.
     """
     used = np.flatnonzero(split < len(PARTS))
@@ -78,7 +80,7 @@ def with_twins_together(
     home = split[used][first][inverse]
     apart = np.flatnonzero(home != split[used])
     share = float((counts[inverse] > 1).mean()) if len(used) else 0.0
-    if not len(apart) or share < BEYOND_CHANCE * share_by_chance(source, preparation, len(split)):
+    if not len(apart) or share < BEYOND_CHANCE * _on_first_rank(source, preparation, len(split)):
         return split, None
     moved = split.copy()
     if fixed:
@@ -87,6 +89,13 @@ def with_twins_together(
         moved[used[apart]] = home[apart]
         end = "and were put together, as a model could learn them by heart"
     return moved, Remark("duplicates", None, f"{len(apart):,} rows equal a row in another part of the split, {end}")
+
+
+def _on_first_rank(source: Table, preparation: Preparation, num_rows: int) -> float:
+    """The share by chance from the rows of all ranks, of which there are not many."""
+    whole = replace(source, runs=None, num_rows=num_rows, ranks=ALONE) if source.ranks.size > 1 else source
+    found = share_by_chance(whole, preparation, num_rows) if source.ranks.number == 0 else None
+    return source.ranks.first(found)
 
 
 def share_by_chance(source: BatchSource, preparation: Preparation, num_rows: int) -> float:

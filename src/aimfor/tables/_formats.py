@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from aimfor.tables import _columnar, _delimited, _excel, _json_lines, _matrix_fi
 from aimfor.tables._reading import ReadOptions, is_gzip
 
 Facts = Callable[[Path, ReadOptions], tuple[pa.Schema, "int | None"]]
-Pieces = Callable[[Path, ReadOptions, Sequence[str]], Iterator[pa.RecordBatch]]
+Pieces = Callable[..., Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class Format:
         pieces: gives the rows of some columns, in order; texts that may hold numbers or dates stay texts.
         matrix: gives features `[n, D]` and labels, or None for the labels.
         writer: makes an object with `write_table` and `close` for an open file and a schema; None: it is never written.
+        groups: gives the rows of each group that can be read by itself, for processes that share a file; `pieces` then
+            takes the number of a group as its fourth argument.
         gzipped: a name may have `.gz` behind its suffix.
     """
 
@@ -39,6 +41,7 @@ class Format:
     pieces: Pieces | None = None
     matrix: Callable[[Path], tuple[Any, Any]] | None = None
     writer: Callable[[Any, pa.Schema], Any] | None = None
+    groups: Callable[[Path], list[int]] | None = None
     gzipped: bool = False
 
 
@@ -90,9 +93,21 @@ def writer_of(path: Path) -> Callable[[Any, pa.Schema], Any]:
 for _format in (
     Format("CSV", (".csv",), _delimited.csv_facts, _delimited.csv_pieces, writer=_writers.csv_writer, gzipped=True),
     Format("TSV", (".tsv",), _delimited.tsv_facts, _delimited.tsv_pieces, writer=_writers.tsv_writer, gzipped=True),
-    Format("Parquet", (".parquet",), _columnar.parquet_facts, _columnar.parquet_pieces, writer=_writers.parquet_writer),
     Format(
-        "Arrow", (".arrow", ".feather"), _columnar.arrow_facts, _columnar.arrow_pieces, writer=_writers.arrow_writer
+        "Parquet",
+        (".parquet",),
+        _columnar.parquet_facts,
+        _columnar.parquet_pieces,
+        writer=_writers.parquet_writer,
+        groups=_columnar.parquet_groups,
+    ),
+    Format(
+        "Arrow",
+        (".arrow", ".feather"),
+        _columnar.arrow_facts,
+        _columnar.arrow_pieces,
+        writer=_writers.arrow_writer,
+        groups=_columnar.arrow_groups,
     ),
     Format("JSON Lines", (".jsonl", ".ndjson"), _json_lines.json_facts, _json_lines.json_pieces, gzipped=True),
     Format("Excel", (".xlsx",), _excel.excel_facts, _excel.excel_pieces),

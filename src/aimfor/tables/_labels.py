@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from aimfor._base.errors import DataError
+from aimfor._base.ranks import Ranks
 from aimfor.tables._columns import check_name, is_number, is_text, numbers, texts
 from aimfor.tables._reading import one_line
 from aimfor.tables._table import BatchSource
@@ -102,10 +103,28 @@ def _one_column(table: BatchSource, name: str, positive: str | None, known: Sequ
         code_of = np.array([codes[text] for text in entries] + [ABSENT], dtype=np.uint8)
         parts.append(code_of[pc.fill_null(found.indices, -1).to_numpy(zero_copy_only=False)])
     values = np.concatenate(parts)
-    counts = {text: int((values == code).sum()) for text, code in codes.items()}
+    if table.ranks.size > 1:
+        values, codes = _with_all_codes(name, values, codes, table.ranks)
+    counts = {text: table.ranks.sum(int((values == code).sum())) for text, code in codes.items()}
     numeric = is_number(kind)
     ordered = dict(sorted(counts.items(), key=lambda item: float(item[0]) if numeric else item[0]))
     return _coded(name, values, codes, *_chosen(name, ordered, positive, known))
+
+
+def _with_all_codes(
+    name: str, values: np.ndarray, codes: dict[str, int], ranks: Ranks
+) -> tuple[np.ndarray, dict[str, int]]:
+    """Codes that all ranks share."""
+    every: dict[str, int] = {}
+    for own in ranks.gather(list(codes)):
+        for text in own:
+            every.setdefault(text, len(every))
+    if len(every) > MOST_CLASSES:
+        raise DataError(f"label column {name!r} has more than {MOST_CLASSES} values: --positive names one of them")
+    code_of = np.full(ABSENT + 1, ABSENT, dtype=np.uint8)
+    for text, code in codes.items():
+        code_of[code] = every[text]
+    return code_of[values], every
 
 
 def _coded(name: str, values: np.ndarray, codes: dict[str, int], classes: tuple[str, ...], choice: str) -> Labels:
@@ -200,6 +219,9 @@ def _label_lists(table: BatchSource, name: str, known: Sequence[str] | None) -> 
         columns.append(code_of[found.indices.to_numpy(zero_copy_only=False)])
         rows.append(num_rows + pc.list_parent_indices(lists).to_numpy(zero_copy_only=False))
         num_rows += batch.num_rows
+    for others in table.ranks.gather(list(codes)):
+        for text in others:
+            codes.setdefault(text, len(codes))
     if known is not None:
         _only_known(name, codes, known)
         for text in known:

@@ -16,7 +16,7 @@ from aimfor.tables._columns import Column, understand
 from aimfor.tables._features import MOST_CATEGORIES, ColumnFeatures, Numbers, features_from
 from aimfor.tables._stored_features import entries_of, read_features, rule
 from aimfor.tables._table import BatchSource, MemoryTable
-from aimfor.tables._tallies import AnyTally, DateTally, Tally, TextTally
+from aimfor.tables._tallies import AnyTally, DateTally, Tally, TextTally, merged
 from aimfor.tables._text_types import Meaning
 
 MOST_SHOWN = 10  # of a column, in a summary
@@ -92,7 +92,7 @@ class Preparation(TransformerMixin, BaseEstimator):
             start = end
             for name, tally in tallies.items():
                 tally.add_(name, batch.column(name))
-        new._settle_(wanted, tallies, table)
+        new._settle_(wanted, merged(tallies, table.ranks), table)
         return new
 
     def _settle_(self, wanted: Sequence[Column], tallies: Mapping[str, AnyTally], table: BatchSource) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from aimfor._base.errors import DataError
+from aimfor._base.ranks import ALONE, Ranks, RowShare
 from aimfor._base.splitting import quotas
 
 TRAIN, VALIDATION, TEST, DROPPED = range(4)
@@ -22,6 +23,7 @@ def split_rows(
     groups: np.ndarray | None = None,
     times: np.ndarray | None = None,
     most_validation: int = MOST_HELD,
+    share: RowShare | None = None,
 ) -> np.ndarray:
     """Assign a part to each row.
 
@@ -36,6 +38,8 @@ def split_rows(
         groups: `[n]`, of any type that can be sorted.
         times: `[n]` numbers.
         most_validation: the most rows of validation and of test; further rows train.
+        share: which of all rows these are, where several processes share them; None for all. Each row has the same part
+            whatever the number of processes.
 
     Returns:
         uint8 `[n]`: 0 train, 1 validation, 2 test.
@@ -47,21 +51,22 @@ def split_rows(
         >>> split_rows(np.array([0, 1] * 5), validation=0.2, test=0.2, seed=0, times=np.arange(10)).tolist()
         [0, 0, 0, 0, 0, 0, 1, 1, 2, 2]
     """
+    share = share or RowShare.whole(len(labels))
     _check_shares(validation, test)
     if groups is not None and times is not None:
         raise DataError("--group and --time cannot be combined: give one of them")
     counts = {
-        part: min(round(share * len(labels)), most_validation)
-        for part, share in ((TEST, test), (VALIDATION, validation))
-        if share > 0
+        part: min(round(wanted * share.total), most_validation)
+        for part, wanted in ((TEST, test), (VALIDATION, validation))
+        if wanted > 0
     }
     if groups is not None:
-        parts = _by_group(groups, counts, seed, most_validation)
+        parts = _by_group(groups, counts, seed, most_validation, share.ranks)
     elif times is not None:
-        parts = _by_time(times, counts, most_validation)
+        parts = _by_time(times, counts, most_validation, share.ranks)
     else:
-        parts = _by_row(labels, counts, seed)
-    check_classes(labels, parts, [TRAIN, *counts])
+        parts = _by_row(labels, counts, seed, share)
+    check_classes(labels, parts, [TRAIN, *counts], share.ranks)
     return parts
 
 
@@ -73,20 +78,21 @@ def _check_shares(validation: float, test: float) -> None:
         raise DataError(f"no rows are left to train: validation takes {validation} and test {test} of them")
 
 
-def _by_row(labels: np.ndarray, counts: dict[int, int], seed: int) -> np.ndarray:
+def _by_row(labels: np.ndarray, counts: dict[int, int], seed: int, share: RowShare) -> np.ndarray:
     needed = len(counts) + 1
     if labels.ndim == 1:
         classes = labels
-        sizes = np.array([(labels == kind).sum() for kind in range(max(2, int(labels.max()) + 1))])
+        most = max(share.ranks.gather(int(labels.max(initial=1))))
+        sizes = share.ranks.sum(np.array([(labels == kind).sum() for kind in range(max(2, most + 1))]))
     else:  # several labels have no one class to keep the share of
         classes = np.zeros(len(labels), dtype=np.uint8)
-        sizes = np.array([len(labels)])
+        sizes = np.array([share.total])
     if labels.ndim == 1 and sizes.min() < needed:
         kind = int(sizes.argmin())
         what = ("negatives", "positives")[kind] if len(sizes) == 2 else f"rows of class number {kind + 1}"
         raise DataError(f"too few {what}: {needed} are needed, one for each part, and there are {sizes[kind]}")
     if sizes.sum() < needed:
-        raise DataError(f"too few rows: {needed} are needed, one for each part, and there are {len(labels)}")
+        raise DataError(f"too few rows: {needed} are needed, one for each part, and there are {share.total}")
     taken, left = {}, sizes.copy()
     for number, (part, count) in enumerate(counts.items()):
         later = (len(counts) - number) * len(sizes)  # rows that later parts need, one of each class
@@ -97,24 +103,38 @@ def _by_row(labels: np.ndarray, counts: dict[int, int], seed: int) -> np.ndarray
         amounts = [int(quota[kind]) for quota in taken.values()]
         chosen = generator.choice(int(size), sum(amounts), replace=False)
         order = np.argsort(chosen)
-        _set_nth_of_kind(parts, classes, kind, chosen[order], np.repeat(list(taken), amounts)[order])
+        _set_nth_of_kind(parts, classes == kind, chosen[order], np.repeat(list(taken), amounts)[order], share)
     return parts
 
 
 def _set_nth_of_kind(
-    parts: np.ndarray, classes: np.ndarray, kind: int, numbers: np.ndarray, values: np.ndarray
+    parts: np.ndarray, of_kind: np.ndarray, numbers: np.ndarray, values: np.ndarray, share: RowShare
 ) -> None:
     """Set the parts of the n-th rows of a class, for rising n; some rows at a time, as all may be very many."""
-    before = 0
-    for start in range(0, len(classes), CHUNK):
-        own = np.flatnonzero(classes[start : start + CHUNK] == kind)
-        here = slice(*np.searchsorted(numbers, (before, before + len(own))))
-        parts[start + own[numbers[here] - before]] = values[here]
-        before += len(own)
+    firsts, _ = share.starts(np.array([int(of_kind[run].sum()) for run in share.runs]))
+    for run, before in zip(share.runs, firsts.tolist(), strict=True):
+        for start in range(run.start, run.stop, CHUNK):
+            own = np.flatnonzero(of_kind[start : min(start + CHUNK, run.stop)])
+            here = slice(*np.searchsorted(numbers, (before, before + len(own))))
+            parts[start + own[numbers[here] - before]] = values[here]
+            before += len(own)
 
 
-def _by_group(groups: np.ndarray, counts: dict[int, int], seed: int, most: int) -> np.ndarray:
-    _, index, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+def _unique(values: np.ndarray, ranks: Ranks) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The different values of all ranks, which of them each row has, and how many rows have each."""
+    own, index, sizes = np.unique(values, return_inverse=True, return_counts=True)
+    if ranks.size == 1:
+        return own, index, sizes
+    every = ranks.gather((own, sizes))
+    different = np.unique(np.concatenate([values for values, _ in every]))
+    total = np.zeros(len(different), dtype=np.int64)
+    for values, counted in every:
+        total[np.searchsorted(different, values)] += counted
+    return different, np.searchsorted(different, own)[index], total
+
+
+def _by_group(groups: np.ndarray, counts: dict[int, int], seed: int, most: int, ranks: Ranks) -> np.ndarray:
+    _, index, sizes = _unique(groups, ranks)
     part_of = np.zeros(len(sizes), dtype=np.uint8)
     left = np.random.default_rng(seed).permutation(len(sizes))
     for part, count in counts.items():
@@ -134,8 +154,8 @@ def _by_group(groups: np.ndarray, counts: dict[int, int], seed: int, most: int) 
     return part_of[index]
 
 
-def _by_time(times: np.ndarray, counts: dict[int, int], most: int) -> np.ndarray:
-    moments, index, sizes = np.unique(times, return_inverse=True, return_counts=True)
+def _by_time(times: np.ndarray, counts: dict[int, int], most: int, ranks: Ranks) -> np.ndarray:
+    moments, index, sizes = _unique(times, ranks)
     part_of = np.zeros(len(moments), dtype=np.uint8)
     end = len(moments)
     for part, count in counts.items():
@@ -146,18 +166,20 @@ def _by_time(times: np.ndarray, counts: dict[int, int], most: int) -> np.ndarray
     return part_of[index]
 
 
-def check_classes(labels: np.ndarray, parts: np.ndarray, expected: list[int]) -> None:
+def check_classes(labels: np.ndarray, parts: np.ndarray, expected: list[int], ranks: Ranks = ALONE) -> None:
     """Each part needs both classes; of several labels, at least one of them must have both."""
+    most = max(ranks.gather(int(labels.max(initial=0)))) if labels.ndim == 1 else 1
     for part in expected:
         rows = labels[parts == part]
-        if labels.ndim == 1 and labels.max() > 1:
-            absent = set(range(int(labels.max()) + 1)) - set(np.unique(rows).tolist())
+        if most > 1:
+            seen = set().union(*ranks.gather(np.unique(rows).tolist()))
+            absent = set(range(most + 1)) - seen
             lacks = "" if not absent else f"rows of class number {min(absent) + 1}"
         else:
-            rows = rows.reshape(-1, labels[0].size)
-            positives = rows.sum(axis=0, dtype=np.int64)
-            fine = ((positives > 0) & (positives < len(rows))).any()
-            lacks = "" if fine else "rows" if len(rows) == 0 else "positives" if positives.max() == 0 else "negatives"
+            rows = rows.reshape(len(rows), labels.shape[1] if labels.ndim == 2 else 1)
+            positives, count = ranks.sum(rows.sum(axis=0, dtype=np.int64)), ranks.sum(len(rows))
+            fine = ((positives > 0) & (positives < count)).any()
+            lacks = "" if fine else "rows" if count == 0 else "positives" if positives.max() == 0 else "negatives"
         if lacks:
             advice = "give that part a larger share, or split in another way or with another seed"
             what = f"there are no {PARTS[part]} rows" if lacks == "rows" else f"the {PARTS[part]} rows have no {lacks}"

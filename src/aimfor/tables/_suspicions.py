@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from aimfor._base.ranks import RowShare
 from aimfor.tables._columns import is_date, moments
 from aimfor.tables._features import Categories, ColumnFeatures, Dates, Numbers, Words
 from aimfor.tables._labels import Labels
@@ -24,12 +25,15 @@ AFTER = 0.95  # share of the rows in which a date lies after the time of the row
 # Columns that give the label away
 
 
-def suspicious_columns(preparation: Preparation, features: Any, labels: np.ndarray, read: Labels) -> list[Remark]:
+def suspicious_columns(
+    preparation: Preparation, features: Any, labels: np.ndarray, read: Labels, share: RowShare
+) -> list[Remark]:
     """Columns that alone tell the label nearly perfectly, on rows that their rule was not made from."""
-    count = min(MOST_ROWS, len(labels))
-    step = max(1, len(labels) // count)
-    rows = np.arange(0, len(labels), step)[:count]
-    values, labels = np.asarray(features[rows]), labels[rows]
+    count = min(MOST_ROWS, share.total)
+    step = max(1, share.total // count)
+    rows = share.local(np.arange(0, share.total, step)[:count])
+    sample = share.select(rows)
+    values, labels = sample.collect(np.asarray(features[rows])), sample.collect(labels[rows])
     targets = _targets(labels, read)
     remarks, start = [], 0
     for part in preparation.parts_:
@@ -115,6 +119,7 @@ def later_than(source: Table, preparation: Preparation, time: str | None) -> lis
             other = moments(part.name, batch.column(part.name))
             both[part.name] += int((~np.isnan(other)).sum())
             after[part.name] += int((other > moment).sum())
+    both, after = ({name: source.ranks.sum(count) for name, count in counts.items()} for counts in (both, after))
     return [
         Remark(
             "after the event",

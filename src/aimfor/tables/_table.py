@@ -9,10 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
 from aimfor._base.errors import DataError
+from aimfor._base.ranks import ALONE, Ranks, RowShare
 from aimfor.tables._formats import Format, format_of
 from aimfor.tables._matrix import Matrix, open_matrix
 from aimfor.tables._reading import SIZE, ReadOptions, fingerprint, reading
@@ -35,6 +37,11 @@ class BatchSource(Protocol):
         """How the columns are read that the files hold as texts."""
         ...
 
+    @property
+    def ranks(self) -> Ranks:
+        """The processes that share the rows."""
+        ...
+
     def batches(self, columns: Sequence[str] | None = None, *, texts: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
         """All rows in order; the columns named in `texts` as they are written, where the files hold texts."""
         ...
@@ -54,6 +61,20 @@ class Remark(NamedTuple):
     text: str
 
 
+class FileRun(NamedTuple):
+    """Rows of a file that one process reads.
+
+    Attributes:
+        path: of the file.
+        group: number of the group of rows; None for the whole file.
+        rows: how many they are.
+    """
+
+    path: Path
+    group: int | None
+    rows: int
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows in one or more files of one format, read as they are needed.
@@ -62,10 +83,12 @@ class Table:
         paths: the files, in the order of their rows.
         format: of the files.
         schema: names and types of the columns, the same for all files.
-        num_rows: of all files.
+        num_rows: of all files, or of the runs of this process.
         options: how the files are read.
         meanings: how the columns are read that the files hold as texts.
         remarks: what should be said about the columns.
+        runs: the rows of this process, where several share the files; None for all.
+        ranks: the processes that share the files.
     """
 
     paths: tuple[Path, ...]
@@ -75,6 +98,15 @@ class Table:
     options: ReadOptions = field(default_factory=ReadOptions)
     meanings: Mapping[str, Meaning] = field(default_factory=dict)
     remarks: tuple[Remark, ...] = ()
+    runs: tuple[FileRun, ...] | None = None
+    ranks: Ranks = ALONE
+
+    @property
+    def share(self) -> RowShare:
+        """Which of all rows these are."""
+        if self.runs is None:
+            return RowShare.whole(self.num_rows)
+        return RowShare(np.array([run.rows for run in self.runs]), self.ranks)
 
     @property
     def name(self) -> str:
@@ -106,8 +138,8 @@ class Table:
 
     def _pieces(self, wanted: pa.Schema, raw: set[str]) -> Iterator[pa.RecordBatch]:
         count = 0
-        for path in self.paths:
-            for piece in pieces_of(path, self.format, self.options, wanted.names):
+        for path, group, _ in self.runs or [FileRun(path, None, 0) for path in self.paths]:
+            for piece in pieces_of(path, self.format, self.options, wanted.names, group):
                 count += piece.num_rows
                 self._check_count(count, count <= self.num_rows)
                 with reading(path, self.format.name):
@@ -137,6 +169,7 @@ class MemoryTable:
 
     table: pa.Table
     meanings: Mapping[str, Meaning] = field(default_factory=dict)
+    ranks: Ranks = ALONE
 
     @property
     def schema(self) -> pa.Schema:
@@ -189,11 +222,13 @@ def files_of(paths: Sequence[str | Path]) -> tuple[Path, ...]:
     return files
 
 
-def pieces_of(path: Path, kind: Format, options: ReadOptions, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of some columns of a file, with `options.missing` missing."""
+def pieces_of(
+    path: Path, kind: Format, options: ReadOptions, names: Sequence[str], group: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of some columns of a file, or of one group of its rows, with `options.missing` missing."""
     assert kind.pieces is not None
     with reading(path, kind.name):
-        for piece in kind.pieces(path, options, names):
+        for piece in kind.pieces(path, options, names) if group is None else kind.pieces(path, options, names, group):
             if piece.schema.names != list(names):
                 piece = piece.select(list(names))
             if options.missing:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from aimfor._base.errors import DataError
+from aimfor._base.ranks import Ranks
 from aimfor.tables._columns import Column, is_text, moments, numbers, texts
 
 pc: Any = pyarrow.compute  # its functions are made at run time, where a type checker does not see them
@@ -61,6 +62,22 @@ class Tally:
         self.last = float(values[-1])
         self.low, self.high = min(self.low, float(values.min())), max(self.high, float(values.max()))
         self._add_moments_(values)
+
+    def merge_(self, other: Tally) -> None:
+        """Count the rows of another rank too. A column that rises on every rank is taken to rise over all."""
+        before, more = self.num_rows - self.num_missing, other.num_rows - other.num_missing
+        if more:
+            difference, total = other.mean - self.mean, before + more
+            with np.errstate(over="ignore", invalid="ignore"):
+                self.squares += other.squares + difference**2 * before * more / total
+                self.mean += difference * more / total
+        whole = self.seen is not None and other.seen is not None
+        every = np.concatenate([np.empty(0), *(self.seen or ()), *(other.seen or ())])
+        self.seen = [every] if whole and len(np.unique(every)) == len(every) else None
+        self.num_rows += other.num_rows
+        self.num_missing += other.num_missing
+        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+        self.rising, self.falling = self.rising and other.rising, self.falling and other.falling
 
     def _compare_(self, values: np.ndarray, whole: bool) -> None:
         """Keep the values as long as they are whole numbers that all differ."""
@@ -130,6 +147,16 @@ class TextTally:
         new = dict(zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True))
         self.unique = self.unique and len(new) == len(array) - array.null_count and self.counts.keys().isdisjoint(new)
         self.counts.update(new)
+        if len(self.counts) > MOST_COUNTED:
+            self.counts = Counter(dict(self.most_common(MOST_COUNTED // 2)))
+
+    def merge_(self, other: TextTally) -> None:
+        """Count the rows of another rank too."""
+        self.num_rows += other.num_rows
+        self.num_missing += other.num_missing
+        self.num_words += other.num_words
+        self.unique = self.unique and other.unique and self.counts.keys().isdisjoint(other.counts)
+        self.counts.update(other.counts)
         if len(self.counts) > MOST_COUNTED:
             self.counts = Counter(dict(self.most_common(MOST_COUNTED // 2)))
 
@@ -203,6 +230,21 @@ class DateTally:
         self.squares += (values**2).sum(axis=1)
         self.low, self.high = min(self.low, float(seconds.min())), max(self.high, float(seconds.max()))
 
+    def merge_(self, other: DateTally) -> None:
+        """Count the rows of another rank too."""
+        self.num_rows += other.num_rows
+        self.num_missing += other.num_missing
+        if not other.count:
+            return
+        if np.isnan(self.first):
+            self.first = other.first
+        # Its days count from another date.
+        later, sums, squares = (other.first - self.first) / 86_400, other.sums.copy(), other.squares.copy()
+        squares[4] += 2 * later * sums[4] + other.count * later**2
+        sums[4] += other.count * later
+        self.count, self.sums, self.squares = self.count + other.count, self.sums + sums, self.squares + squares
+        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+
     def means_and_scales(self) -> tuple[np.ndarray, np.ndarray]:
         """Of the calendar's numbers, with days counted from the first date; a scale of 0 where all are the same."""
         means = self.sums / self.count
@@ -221,3 +263,14 @@ class DateTally:
 
 
 AnyTally = Tally | TextTally | DateTally
+
+
+def merged(tallies: dict[str, AnyTally], ranks: Ranks) -> dict[str, AnyTally]:
+    """The tallies of all ranks as one."""
+    if ranks.size == 1:
+        return tallies
+    first, *others = ranks.gather(tallies)
+    for other in others:
+        for name, tally in first.items():
+            tally.merge_(other[name])
+    return first

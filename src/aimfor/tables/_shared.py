@@ -1,0 +1,35 @@
+"""Several processes share the files of a table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aimfor._base.errors import DataError
+from aimfor._base.ranks import Ranks
+from aimfor.tables._reading import reading
+from aimfor.tables._table import FileRun, Table, pieces_of
+
+
+def shared(table: Table, ranks: Ranks) -> Table:
+    """The rows of a table that this process reads: groups of rows, or else files, are dealt out by turns.
+
+    Raises:
+        DataError: where there are fewer of them than processes.
+    """
+    if ranks.size == 1:
+        return table
+    kind, every = table.format, [FileRun(path, None, 0) for path in table.paths]
+    if kind.groups is not None:
+        every = []
+        for path in table.paths:
+            with reading(path, kind.name):
+                every += [FileRun(path, group, rows) for group, rows in enumerate(kind.groups(path))]
+    if len(every) < ranks.size:
+        what = "files" if kind.groups is None else "groups of rows in the files"
+        raise DataError(f"{ranks.size} processes cannot share {len(every)} {what}: start fewer, or write more of them")
+    runs = every[ranks.number :: ranks.size]
+    if kind.groups is None:
+        names = table.schema.names[:1]
+        rows = [sum(piece.num_rows for piece in pieces_of(run.path, kind, table.options, names)) for run in runs]
+        runs = [run._replace(rows=count) for run, count in zip(runs, rows, strict=True)]
+    return replace(table, runs=tuple(runs), num_rows=sum(run.rows for run in runs), ranks=ranks)
