@@ -12,7 +12,7 @@ from aimfor.training._models import Layers, Modules
 from aimfor.training._objectives import Objectives
 from aimfor.training._observer import Evaluation, Observer, SavedState
 from aimfor.training._recipes import Recipe
-from aimfor.training._rows import BatchOrder, Data, FeatureRows, Scaling
+from aimfor.training._rows import Batch, BatchOrder, Data, FeatureRows, Scaling
 
 
 class Killed(Exception):
@@ -152,7 +152,7 @@ def one_step(heads, decays, rate=0.1):
     data = Data(FeatureRows(X, Scaling.of(X, None, None)), torch.from_numpy(y)[:, None], None)
     recipes = [Recipe(None, decay=decay) for decay in decays]
     optimiser = torch.optim.Adam(heads.parameters(), lr=rate)
-    step_(heads, Objectives(recipes, 1, data, False), optimiser, torch.tensor(decays), data.take(slice(None)))
+    step_(heads, Objectives(recipes, 1, data, False), optimiser, torch.tensor(decays), Batch(*data.take(slice(None))))
     return [heads.head(head) for head in range(heads.num_heads)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,12 @@ class Ranks:
 
 
 ALONE = Ranks()
+
+
+def in_turns(work: Callable[[int], Any], count: int, ranks: Ranks) -> list[Any]:
+    """What some work gives for the numbers below `count`, which the ranks take by turns; the same on each of them."""
+    every = ranks.gather([work(index) for index in range(ranks.number, count, ranks.size)])
+    return [every[index % ranks.size][index // ranks.size] for index in range(count)]
 
 
 @dataclass(frozen=True)

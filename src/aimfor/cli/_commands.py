@@ -79,6 +79,7 @@ def fit(
     aimfor fit shards/ --label is_fraud --time booked_at --model mlp --confidence 0.95
     aimfor fit notes.csv --label urgent --label billing --aim f1
     aimfor fit --resume --out run/          # go on after an interruption
+    torchrun --nproc-per-node=4 -m aimfor fit s3://bucket/rows/ --label is_fraud
 
     Rows are split three ways: most train, some choose model and threshold, some only measure. Log-loss is always among
     the candidates, and kept unless another is better by more than chance. Ctrl-C stops with the best model so far.
@@ -96,10 +97,14 @@ def fit(
 def fit_and_tell(job: Any, out: Path, resume: bool = False, as_json: bool = False) -> None:
     """Fit, and print what came of it."""
     from aimfor.cli._fit import fit as fit_job
+    from aimfor.cli._ranks import restarted, torchrun_ranks
     from aimfor.report import condition_of
 
-    with progress_of(job.aim) as shown:
-        facts = fit_job(job, out, command=_command(), resume=resume, shown=shown)
+    with torchrun_ranks() as ranks, progress_of(job.aim, quiet=ranks.number > 0) as shown:
+        resume = resume or restarted()
+        facts = fit_job(job, out, command=_command(), resume=resume, shown=shown, ranks=ranks)
+    if not facts:
+        return
     page, data = out / "report.html", facts["data"]
     warn_of(data["warnings"])
     if as_json:

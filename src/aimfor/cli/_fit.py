@@ -6,6 +6,7 @@ import contextlib
 import copy
 import dataclasses
 import platform
+import tempfile
 import time
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -17,10 +18,12 @@ import numpy as np
 import pyarrow as pa
 
 from aimfor._base.errors import DataError
+from aimfor._base.ranks import ALONE, Ranks
 from aimfor.aims import Aim
 from aimfor.aims import aim as read_aim
 from aimfor.cli._drift import alert_share, profile_of
 from aimfor.cli._job import Job
+from aimfor.cli._ranks import Follower, Leader, check_shared
 from aimfor.cli._run import Run, alone_in
 from aimfor.cli._segments import segments_of
 from aimfor.cli._work_folder import WORK, empty, make_work_folder, place_of_rows, remove_work_folder
@@ -95,7 +98,7 @@ class Fitted:
         return model
 
 
-def fit(job: Job, out: Path, *, command: str, resume: bool, shown: Observer) -> dict[str, Any]:
+def fit(job: Job, out: Path, *, command: str, resume: bool, shown: Observer, ranks: Ranks = ALONE) -> dict[str, Any]:
     """Fit, and write the model folder.
 
     Args:
@@ -104,35 +107,48 @@ def fit(job: Job, out: Path, *, command: str, resume: bool, shown: Observer) -> 
         command: how it was asked for, for the page.
         resume: whether to go on from what an interrupted run left in the folder.
         shown: who shows progress.
+        ranks: the processes that fit together; the first writes the folder.
 
     Returns:
-        The facts of the page, but for its history.
+        The facts of the page, but for its history; on other ranks than the first, none.
     """
+    check_shared(job.options, job.sql, job.by, ranks)
+    if ranks.number > 0:
+        _follow(job, ranks)
+        return {}
     classifier, work = job.classifier(), make_work_folder(out)
     run = Run(work, shown)
     with alone_in(work), place_of_rows(work) as place:
         if not resume:
             empty(work)
         try:
-            return _fit(job, classifier, out, place, command, run)
+            return _fit(job, classifier, out, place, command, run, ranks)
         finally:
             # What can be taken up again stays: after a kill, a stop by hand, an error in the midst of training.
             if run.done or not run.begun_stages:
                 remove_work_folder(work)
 
 
-def _fit(job: Job, classifier: Classifier, out: Path, place: Path, command: str, run: Run) -> dict[str, Any]:
+def _follow(job: Job, ranks: Ranks) -> None:
+    """What the ranks after the first do: train with it on rows of their own."""
+    with tempfile.TemporaryDirectory(prefix="aimfor-") as place:
+        train(job.classifier(), job.dataset(Path(place), ranks), Follower(ranks), job.memory)
+
+
+def _fit(
+    job: Job, classifier: Classifier, out: Path, place: Path, command: str, run: Run, ranks: Ranks
+) -> dict[str, Any]:
     from aimfor.cli._compare import side_by_side  # which trains and measures by this module
 
     started = time.monotonic()
     run.on_stage_begin("reading the data")
-    dataset = job.dataset(place)
+    dataset = job.dataset(place, ranks)
     command = job.write(out / WORK, dataset.fingerprint, command)
     _check_confidence(classifier, dataset)
     segments = job.segments(place, dataset.split == Fitted(classifier, None, dataset).measuring_part)
     begun, budget = time.monotonic(), classifier.budget
     with run.interruptible():
-        fitted = train(classifier, dataset, run, job.memory)
+        fitted = train(classifier, dataset, run if ranks.size == 1 else Leader(run, ranks), job.memory)
     over = budget is not None and time.monotonic() - begun >= budget
     run.on_stage_begin("measuring")
     facts = {
@@ -184,7 +200,8 @@ def train(classifier: Classifier, dataset: Dataset, observer: Observer, memory: 
     held_out = tuple(dataset.validation) if len(dataset.validation.labels) else None
     columns = None if dataset.preparation is None else dataset.preparation.table_columns
     X, labels, weights, groups = dataset.train
-    fit = fit_classifier(classifier, X, labels, weights, held_out, observer, Extras(columns, memory, groups))
+    extras = Extras(columns, memory, groups, dataset.share)
+    fit = fit_classifier(classifier, X, labels, weights, held_out, observer, extras)
     if len(dataset.label_names) == 1 or dataset.multiclass:
         # Rows came as numbers, a byte each; their names are these.
         classes = np.asarray(_as_values(dataset.classes))

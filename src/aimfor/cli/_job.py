@@ -14,10 +14,11 @@ import pyarrow as pa
 from aimfor._base.errors import DataError, ModelFileError
 from aimfor._base.files import write_text
 from aimfor._base.json import read_json
+from aimfor._base.ranks import ALONE, Ranks
 from aimfor.cli._source import open_source
 from aimfor.cli._work_folder import JOB
 from aimfor.estimator import Classifier, check_parameters
-from aimfor.tables import Dataset, Matrix, ReadOptions, Table, check_name, prepare, without_password
+from aimfor.tables import Dataset, Matrix, ReadOptions, Table, check_name, prepare, shared, without_password
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,15 @@ class Job:
             raise ValueError(str(error)) from error
         return model
 
-    def dataset(self, folder: Path) -> Dataset:
-        """Its rows, prepared and split; what memory does not hold goes to the folder."""
+    def dataset(self, folder: Path, ranks: Ranks = ALONE) -> Dataset:
+        """Its rows, or those of this rank, prepared and split; what memory does not hold goes to the folder."""
+        source = self._source(folder)
+        if ranks.size > 1:
+            if isinstance(source, Matrix):
+                raise DataError(f"several ranks cannot share {source.name}: use files with named columns")
+            source = shared(source, ranks)
         return prepare(
-            self._source(folder),
+            source,
             labels=self.labels,
             positive=self.positive,
             weight=self.weight,

@@ -72,12 +72,12 @@ def number_or_auto(name: str, text: str, kind: type[int] | type[float]) -> float
 
 
 @contextmanager
-def progress_of(name: str) -> Iterator[Any]:
+def progress_of(name: str, *, quiet: bool = False) -> Iterator[Any]:
     """Progress on a terminal, quiet in a pipe."""
     from aimfor.estimator import Progress
     from aimfor.training import Observer
 
-    if not sys.stderr.isatty():
+    if quiet or not sys.stderr.isatty():
         yield Observer()
         return
     with Progress(name) as shown:

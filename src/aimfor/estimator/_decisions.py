@@ -69,8 +69,10 @@ def decide(
     targets = classifier.targets_
     curves_before = vars(classifier).pop("calibration_", [])  # of an earlier fit
     rows = [scored(classifier, held_out, held_out.source)] * targets.num_outputs
-    if targets.several and classifier.confidence is None:
-        rare = (held_out.labels.min(0) == held_out.labels.max(0)) & (whole.labels.min(0) < whole.labels.max(0))
+    ends = whole.ends_of_labels()
+    # Rows that several processes share are not scored again.
+    if targets.several and classifier.confidence is None and whole.share is None:
+        rare = (held_out.labels.min(0) == held_out.labels.max(0)) & (ends[0] < ends[1])
         if rare.any():
             others = scored(
                 classifier, whole, f"{whole.source}, {held_out.source.removesuffix(ALSO_CHOSE)} lacking a class"
@@ -82,7 +84,7 @@ def decide(
     if not classifier.model_.exact:
         points = tuple(with_room(one, rows[label].scores[:, label]) for label, one in enumerate(points))
     if targets.several:
-        points = marked(points, whole.labels, earlier)
+        points = marked(points, ends, earlier)
     stays = staying(rows, earlier)
     set_points(classifier, kept(stays, earlier, points))
     if classifier.calibrate:

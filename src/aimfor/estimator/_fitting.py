@@ -12,6 +12,8 @@ import torch
 from sklearn.utils import check_random_state
 
 from aimfor._base import checks
+from aimfor._base.ranks import RowShare
+from aimfor._base.splitting import class_counts
 from aimfor.aims import Aim, PointAim
 from aimfor.estimator._decisions import decide
 from aimfor.estimator._holdout import TRAINED, LabelledRows, divided, held_share, with_choosing
@@ -29,11 +31,13 @@ class Extras(NamedTuple):
         columns: the columns of a table that the features came from, as trees read them.
         memory: bytes of rows on disk that a kind which needs its rows in memory may read.
         groups: of dependent rows, as in `Classifier.fit`.
+        share: which of the rows of all processes those to train on are; None where this process has them all.
     """
 
     columns: TableColumns | None = None
     memory: int = MEMORY
     groups: Any = None
+    share: RowShare | None = None
 
 
 def fit_classifier(
@@ -86,7 +90,7 @@ def _fit(
 ) -> Fit | None:
     aim = check_parameters(classifier)
     deadline = None if classifier.budget is None else time.monotonic() + classifier.budget
-    whole = check_rows(classifier, X, y, sample_weight, groups=extras.groups)
+    whole = _checked(classifier, X, y, sample_weight, extras)
     outputs = classifier.targets_.num_outputs
     for count in aim.label_counts():
         checks.rule(count == outputs, "aim", f"must have one target per label ({outputs})", count)
@@ -104,7 +108,7 @@ def _fit(
     fitted, choosing = with_choosing(fitted, held_out, classifier, divided_here)
     if choosing is held_out and not trained_on and classifier.solver == "sgd":
         held_out = held_out._replace(source=held_out.source + ALSO_CHOSE)
-    problem = problem_of(classifier, Scaling.of(whole.X, fitted.index, fitted.weights), extras.columns)
+    problem = problem_of(classifier, Scaling.of(whole.X, fitted.index, fitted.weights, fitted.ranks), extras.columns)
     fit = None
     if classifier.solver == "sgd":
         data, validation = (data_of(rows, problem) for rows in (fitted, choosing))
@@ -117,6 +121,20 @@ def _fit(
     decide(classifier, aim, held_out, whole)
     vars(classifier).pop("continued_", None)  # partial_fit went on with another model
     return fit
+
+
+def _checked(classifier: Any, X: Any, y: Any, sample_weight: Any, extras: Extras) -> LabelledRows:
+    """All rows to train on that this process has."""
+    share, groups = extras.share, extras.groups
+    if share is None:
+        return check_rows(classifier, X, y, sample_weight, groups=groups)
+    classes = None if np.ndim(y) > 1 else class_counts(np.asarray(y), share.ranks)[0]
+    rows = check_rows(classifier, X, y, sample_weight, classes=classes)
+    kept = slice(None)
+    if sample_weight is not None:  # rows without weight were left out
+        kept = np.flatnonzero(np.asarray(sample_weight))
+        share = share.select(kept)
+    return rows._replace(share=share, groups=None if groups is None else np.asarray(groups)[kept])
 
 
 def problem_of(classifier: Any, scaling: Scaling, columns: TableColumns | None = None) -> Problem:
@@ -134,12 +152,13 @@ def data_of(rows: LabelledRows, problem: Problem, mean_weight: float | None = No
         weights = np.ones(len(labels))
     if weights is not None:
         # Only their proportions matter, and single precision must hold them.
-        largest = weights.max()
+        largest = max(rows.ranks.gather(weights.max()))
         weights = weights / largest
-        weights = weights / (weights.mean() if mean_weight is None else mean_weight / largest)
+        mean = rows.ranks.sum(weights.sum()) / rows.ranks.sum(len(weights))
+        weights = weights / (mean if mean_weight is None else mean_weight / largest)
     known = None if weights is None else torch.from_numpy(weights.astype(np.float32))
     features = FeatureRows(rows.X, problem.scaling, problem.settings.device, index=rows.index)
-    return Data(features, torch.from_numpy(labels), known)
+    return Data(features, torch.from_numpy(labels), known, rows.share)
 
 
 def history_of(contest: Contest, aim: Aim) -> list[dict[str, Any]]:

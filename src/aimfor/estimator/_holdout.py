@@ -89,6 +89,11 @@ class LabelledRows(NamedTuple):
         counts = np.minimum(positives, rows - positives)
         return int(counts[counts > 0].min(initial=rows))
 
+    def ends_of_labels(self) -> np.ndarray:
+        """`[2, L]`, the least and the largest value of each label in the rows of all processes."""
+        every = self.ranks.gather(np.stack([self.labels.min(0), self.labels.max(0)]))
+        return np.stack([np.min([own[0] for own in every], axis=0), np.max([own[1] for own in every], axis=0)])
+
     def collected(self) -> LabelledRows:
         """The rows of all processes, on each of them."""
         if self.share is None:

@@ -128,7 +128,8 @@ def _fits(task: Task, observer: Observer) -> dict[str, Fit]:
 
 
 def _ended(task: Task, observer: Observer) -> bool:
-    return (task.deadline is not None and time.monotonic() > task.deadline) or observer.should_stop()
+    late = task.deadline is not None and time.monotonic() > task.deadline
+    return task.data.ranks.any(late or observer.should_stop())
 
 
 def _competitors(task: Task) -> list[tuple[ModelKind, float]]:
@@ -136,6 +137,8 @@ def _competitors(task: Task) -> list[tuple[ModelKind, float]]:
     if hasattr(rows.features, "indptr") and rows.num_features > MOST_SPARSE_FEATURES:
         return [(kind, share) for kind, share in COMPETITORS if kind.name == LINEAR.name]
     chosen = list(COMPETITORS)
+    if task.data.ranks.size > 1:  # trees need their rows in one process
+        return [(kind, share) for kind, share in chosen if kind is not TREES]
     if not trees_available():
         warn_of_missing_trees()
     if not trees_available() or task.problem.num_outputs > MOST_TREE_LABELS:

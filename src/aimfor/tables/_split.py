@@ -14,6 +14,7 @@ MOST_HELD = 200_000
 CHUNK = 1_000_000  # rows that are handled together
 
 
+# long: every option is an argument of its own, with a line of documentation.
 def split_rows(
     labels: np.ndarray,
     *,

@@ -133,7 +133,9 @@ class HeadTraining:
 
     def evaluate(self, heads: Heads, recipes: Sequence[Recipe]) -> list[Candidate]:
         """Evaluate heads as they are."""
-        return evaluated(heads, recipes, self.validation.rows, self.judged.judge, 0, self.multiclass)
+        return evaluated(
+            heads, recipes, self.validation.rows, self.judged.judge, 0, self.multiclass, ranks=self.data.ranks
+        )
 
 
 def compete(
@@ -161,7 +163,8 @@ def compete(
     candidates = _converged(training, linear, recipes) if linear else training.train(heads, recipes, LOG_LOSS)
     if aimed:
         candidates += _aimed(training, candidates, restarts, bool(linear))
-    return Contest(candidates, choose(candidates, training.aim, training.judged.labels, training.judged.weights, seed))
+    judged, ranks = training.judged, training.data.ranks
+    return Contest(candidates, choose(candidates, training.aim, judged.labels, judged.weights, seed, ranks))
 
 
 def _aimed(

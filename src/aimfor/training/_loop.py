@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from aimfor._base.json import json_ready
+from aimfor._base.ranks import ALONE, Ranks, in_turns
 from aimfor.loss import log_odds
 from aimfor.training._models import Heads, Layers
 from aimfor.training._objectives import Objectives
 from aimfor.training._observer import Evaluation, Observer, SavedState, resuming
 from aimfor.training._recipes import Recipe
-from aimfor.training._rows import BatchOrder, Data, FeatureRows
+from aimfor.training._rows import Batch, BatchOrder, Data, FeatureRows
 
 # Evaluations on the validation rows in one stage. With more of them the best one is more often luck.
 EVALUATIONS = 8
@@ -105,19 +106,21 @@ class Training:
         self.objectives = Objectives(recipes, heads.num_labels, data, multiclass)
         self.decays = decays_of(recipes, data.rows.device)
         self.optimiser = torch.optim.Adam(heads.parameters(), lr=budget.rate)
-        self.batches = BatchOrder(len(data.rows), budget.batch_size, generator)
+        self.batches = BatchOrder(data.total, budget.batch_size, generator)
         self.step, self.fruitless = 0, 0
         self.best: list[Candidate] = []
 
     def advance(self) -> None:
         """Train on one batch."""
-        step_(self.heads, self.objectives, self.optimiser, self.decays, self.data.take(next(self.batches)))
+        batch = self.data.batch(next(self.batches))
+        step_(self.heads, self.objectives, self.optimiser, self.decays, batch, self.data.ranks)
         self.step += 1
         self._set_rate()
 
     def evaluate(self, validation: FeatureRows, judge: Judge) -> list[Candidate]:
         """Evaluate all heads as they are now, and keep the best state of each so far."""
-        found = evaluated(self.heads, self.recipes, validation, judge, self.step, self.multiclass, self.objectives)
+        objectives, ranks = self.objectives, self.data.ranks
+        found = evaluated(self.heads, self.recipes, validation, judge, self.step, self.multiclass, objectives, ranks)
         if not self.best:
             self.best = found
             return found
@@ -256,7 +259,7 @@ def _advance(training: Training, evaluate: Callable[[], None], observer: Observe
     budget = training.budget
     evaluations = {math.ceil(budget.steps * part / EVALUATIONS) for part in range(1, EVALUATIONS + 1)}
     while training.step < budget.steps and training.fruitless < budget.patience:
-        if observer.should_stop():
+        if training.data.ranks.any(observer.should_stop()):
             evaluate()
             break
         training.advance()
@@ -275,16 +278,20 @@ def evaluated(
     step: int,
     multiclass: bool,
     objectives: Objectives | None = None,
+    ranks: Ranks = ALONE,
 ) -> list[Candidate]:
-    """Evaluate all heads as they are now; each becomes a candidate."""
+    """Evaluate all heads as they are now; each becomes a candidate. Ranks share the work."""
     scores = ranked(heads.scores(validation), multiclass).numpy()
     learned = [{}] * len(recipes) if objectives is None else objectives.learned()
-    found = []
-    for index, recipe in enumerate(recipes):
-        own = scores[:, index]
-        judgement = judge(own) if np.isfinite(own).all() else Judgement(-math.inf, -math.inf)
-        found.append(Candidate(recipe, *judgement, own, heads.head(index), step, learned[index]))
-    return found
+
+    def judgement(own: np.ndarray) -> Judgement:
+        return judge(own) if np.isfinite(own).all() else Judgement(-math.inf, -math.inf)
+
+    judged = in_turns(lambda index: judgement(scores[:, index]), len(recipes), ranks)
+    return [
+        Candidate(recipe, value, merit, scores[:, index], heads.head(index), step, learned[index])
+        for index, (recipe, (value, merit)) in enumerate(zip(recipes, judged, strict=True))
+    ]
 
 
 def rank(candidate: Candidate) -> tuple[float, float]:
@@ -331,16 +338,17 @@ def step_(
     objectives: Objectives,
     optimiser: torch.optim.Optimizer,
     decays: Tensor | None,
-    batch: tuple[Any, Tensor, Tensor | None],
+    batch: Batch,
+    ranks: Ranks = ALONE,
 ) -> None:
-    """One step of all heads on a batch."""
-    features, labels, weights = batch
-    loss = objectives(heads(features), labels, weights)
+    """One step of all heads on a batch, which ranks may share."""
+    loss = objectives(heads(batch.features), batch)
     linear = heads if isinstance(heads, Layers) and heads.linear else None
     if decays is not None and linear is not None:  # part of the loss, as for the exact solvers
         loss = loss + 0.5 * (decays * linear.squares()).sum()
     optimiser.zero_grad()
     loss.backward()
+    ranks.average_([parameter.grad for parameter in heads.parameters() if parameter.grad is not None])
     optimiser.step()
     if decays is not None and linear is None:  # Adam would divide a penalty by the size of gradients
         heads.shrink_(1 - optimiser.param_groups[0]["lr"] * decays)
@@ -361,5 +369,5 @@ def train_one(
     heads.train()
     # Batches of nearly equal size, because a last batch of one row has no spread, which BatchNorm needs.
     for part in np.array_split(order, math.ceil(len(order) / batch_size)):
-        step_(heads, objectives, optimiser, decays, data.take(part))
+        step_(heads, objectives, optimiser, decays, Batch(*data.take(part)))
     heads.eval()

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from aimfor.aims import Aim
 from aimfor.loss import Loss, log_odds
 from aimfor.training._recipes import Recipe
-from aimfor.training._rows import Data
+from aimfor.training._rows import Batch, Data
 
 # Batches on the hinge before a tight surrogate: fewer than the default of `Loss`, because training is shorter.
 WARMUP = 200
@@ -36,7 +36,7 @@ class LogLoss:
         self.multiclass = multiclass
         self.factors = None
         if not multiclass and any(recipe.balanced for recipe in recipes):
-            priors = np.average(data.labels.numpy(), axis=0, weights=data.weights)
+            priors = data.mean_labels()
             shares = torch.from_numpy(np.stack([1 - priors, priors]).clip(1e-9)).float().to(data.rows.device)
             balanced = torch.tensor([recipe.balanced for recipe in recipes], device=data.rows.device)
             # [2, G, L]: the weight of a negative and of a positive in each head.
@@ -84,21 +84,22 @@ class Objectives:
             aim, surrogate, constraint = kind
             # Log-loss is a candidate of its own.
             options: dict[str, Any] = {"surrogate": surrogate, "constraint": constraint, "log_loss": 0.0}
-            options |= {"warmup": WARMUP, "process_group": False}
+            options |= {"warmup": WARMUP, "process_group": False if data.ranks.size == 1 else None}
             loss = Loss(repeated(aim, len(heads)), num_labels=len(heads) * num_labels, **options)
             loss.state.warned = True  # no warning of infeasible constraints: such candidates lose the contest
             self.groups.append((loss.to(data.rows.device), heads))
 
-    def __call__(self, scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
-        """The sum of all heads' losses on a batch, scores `[B, G, L]`."""
+    def __call__(self, scores: Tensor, batch: Batch) -> Tensor:
+        """The sum of all heads' losses on a batch, scores `[B, G, L]`; its mean over processes is that of all rows."""
+        labels, weights = batch.labels, batch.weights
         odds, targets = scores, labels
         if self.multiclass and self.losses():
             odds = log_odds(scores.flatten(0, 1)).view_as(scores)
             targets = F.one_hot(labels, self.num_labels)
         found = [
-            loss(own_scores, labels, weights)
+            _portion(loss(own_scores, labels, weights), batch)
             if isinstance(loss, LogLoss)
-            else _summed(loss, own_odds.flatten(1), targets, weights)
+            else _summed(loss, own_odds.flatten(1), targets, batch)
             for (loss, _), own_scores, own_odds in zip(self.groups, self._parts(scores), self._parts(odds), strict=True)
         ]
         return sum(found[1:], found[0])
@@ -123,15 +124,21 @@ class Objectives:
         return found
 
 
-def _summed(loss: Loss, columns: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
+def _portion(value: Tensor, batch: Batch) -> Tensor:
+    """A mean over the rows of this process as its part of the mean over the batch."""
+    return value if batch.mean_weight is None else batch.portion * value
+
+
+def _summed(loss: Loss, columns: Tensor, targets: Tensor, batch: Batch) -> Tensor:
     """The sum over labels, as for log-loss, so that a decay means the same for both. Heads are side by side."""
     count = columns.shape[1]
     heads = count // targets.shape[1]
     if heads > 1:
         targets = targets.to(columns.dtype).repeat(1, heads)
+    weights = batch.weights
     found = loss(columns, targets, weights=weights)
     if weights is not None:  # the loss divides by the weight of its batch, which differs between batches
-        found = weights.mean() * found
+        found = (weights.mean() if batch.mean_weight is None else batch.mean_weight) * found
     return found if count == 1 else count * found
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from aimfor._base.ranks import ALONE, Ranks, RowShare
 from aimfor._base.splitting import chunks
 
 # The scale of a constant feature. It makes the feature 0 even if later rows have another value, for which no weight was
@@ -39,7 +40,7 @@ class Scaling(NamedTuple):
     scale: np.ndarray
 
     @classmethod
-    def of(cls, features: Any, index: np.ndarray | None, weights: np.ndarray | None) -> Scaling:
+    def of(cls, features: Any, index: np.ndarray | None, weights: np.ndarray | None, ranks: Ranks = ALONE) -> Scaling:
         """Mean and standard deviation of dense features, missing values left out; the largest size of sparse ones.
 
         A constant becomes 0.
@@ -48,6 +49,7 @@ class Scaling(NamedTuple):
             features: dense `[n, D]` or SciPy CSR.
             index: the rows to learn from; None for all.
             weights: of these rows; None for 1.
+            ranks: that share the rows, where they are dense.
         """
         if hasattr(features, "indptr"):
             scale = np.zeros(features.shape[1])
@@ -69,6 +71,7 @@ class Scaling(NamedTuple):
                 else:
                     total += shares @ values
                     weight += shares.sum()
+            total, weight = ranks.sum(total), ranks.sum(weight)
             return total / np.where(weight > 0, weight, 1.0)
 
         mean = average(lambda rows: rows)
@@ -178,6 +181,23 @@ class BatchOrder:
         self.generator.shuffle(self._order)
 
 
+class Batch(NamedTuple):
+    """The rows of a batch that this process has.
+
+    Attributes:
+        features, labels: of the rows.
+        weights: of the rows, or None for 1.
+        portion: the share of the batch that they are, times the number of processes.
+        mean_weight: of the whole batch, where several processes share it.
+    """
+
+    features: Any
+    labels: Tensor
+    weights: Tensor | None
+    portion: float = 1.0
+    mean_weight: Tensor | None = None
+
+
 class Data(NamedTuple):
     """Rows with their labels and weights.
 
@@ -185,11 +205,62 @@ class Data(NamedTuple):
         rows: features.
         labels: `[n, L]` 0/1, or classes `[n]`.
         weights: `[n]` with mean 1, or None.
+        share: which of the rows of all processes these are; None where this process has them all.
     """
 
     rows: FeatureRows
     labels: Tensor
     weights: Tensor | None
+    share: RowShare | None = None
+
+    @property
+    def ranks(self) -> Ranks:
+        """The processes that share the rows."""
+        return ALONE if self.share is None else self.share.ranks
+
+    @property
+    def total(self) -> int:
+        """Rows of all processes."""
+        return len(self.rows) if self.share is None else self.share.total
+
+    def batch(self, numbers: np.ndarray) -> Batch:
+        """The batch of rows with these numbers among those of all processes."""
+        if self.share is None:
+            return Batch(*self.take(numbers))
+        local, size = self.share.local(numbers), self.ranks.size
+        features, labels, weights = self.take(local if len(local) else np.zeros(1, dtype=np.int64))
+        if not len(local):  # a loss takes at least one row; without weight it counts for nothing
+            weights = torch.zeros(1, device=labels.device)
+        portion = len(local) * size / len(numbers)
+        mean = torch.ones((), device=labels.device)
+        if self.weights is not None:
+            mean = weights.sum() * size / len(numbers)  # pyright: ignore[reportOptionalMemberAccess]
+            self.ranks.average_([mean])
+        return Batch(features, labels, weights, portion, mean)
+
+    def collected(self, numbers: np.ndarray) -> Data:
+        """Rows with these rising numbers among those of all processes, on each of them."""
+        if self.share is None:
+            index = numbers if self.rows.index is None else self.rows.index[numbers]
+            rows = FeatureRows(self.rows.features, self.rows.scaling, self.rows.device, self.rows.dtype, index)
+            return Data(rows, self.labels[numbers], None if self.weights is None else self.weights[numbers])
+        local = self.share.local(numbers)
+        share = self.share.select(local)
+        own = self.rows.features[local if self.rows.index is None else self.rows.index[local]]
+        rows = FeatureRows(share.collect(own), self.rows.scaling, self.rows.device, self.rows.dtype)
+        labels, weights = (
+            None if one is None else torch.from_numpy(share.collect(one[local].numpy()))
+            for one in (self.labels, self.weights)
+        )
+        assert labels is not None
+        return Data(rows, labels, weights)
+
+    def mean_labels(self) -> np.ndarray:
+        """`[L]`, the share of positives of each label in the rows of all processes."""
+        if self.share is None:
+            return np.average(self.labels.numpy(), axis=0, weights=self.weights)
+        weights = np.ones(len(self.labels)) if self.weights is None else self.weights.double().numpy()
+        return self.ranks.sum(weights @ self.labels.double().numpy()) / self.ranks.sum(weights.sum())
 
     def take(self, rows: np.ndarray | slice) -> tuple[Any, Tensor, Tensor | None]:
         """A batch: features, labels, weights."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from aimfor._base.ranks import ALONE, Ranks
 from aimfor._base.warnings import UndefinedMetricWarning
 from aimfor.aims import AUCPR, Aim, AreaAim, judged
 from aimfor.training._loop import Candidate, Judgement, rank
@@ -24,7 +25,14 @@ AREA_SHARE = 1 / 3
 MANY_LABELS = 20
 
 
-def choose(candidates: Sequence[Candidate], aim: Aim, labels: np.ndarray, weights: np.ndarray | None, seed: int) -> int:
+def choose(
+    candidates: Sequence[Candidate],
+    aim: Aim,
+    labels: np.ndarray,
+    weights: np.ndarray | None,
+    seed: int,
+    ranks: Ranks = ALONE,
+) -> int:
     """The candidate to keep: the best log-loss, unless another beats it by more than the noise of these rows.
 
     Args:
@@ -33,6 +41,7 @@ def choose(candidates: Sequence[Candidate], aim: Aim, labels: np.ndarray, weight
         labels: `[n, L]` 0/1 of the validation rows.
         weights: `[n]` or None.
         seed: random seed of the resamples.
+        ranks: that share the work.
 
     Returns:
         Its index.
@@ -41,7 +50,7 @@ def choose(candidates: Sequence[Candidate], aim: Aim, labels: np.ndarray, weight
     simple = next(index for index in order if plain(candidates[index].recipe))
     if simple == order[0]:
         return simple
-    mean, deviation = paired_difference(candidates[order[0]], candidates[simple], aim, labels, weights, seed)
+    mean, deviation = paired_difference(candidates[order[0]], candidates[simple], aim, labels, weights, seed, ranks)
     return order[0] if mean > NOISE * deviation else simple
 
 
@@ -54,7 +63,13 @@ def judgement(aim: Aim, scores: np.ndarray, labels: np.ndarray, weights: np.ndar
 
 
 def paired_difference(
-    one: Candidate, other: Candidate, aim: Aim, labels: np.ndarray, weights: np.ndarray | None, seed: int
+    one: Candidate,
+    other: Candidate,
+    aim: Aim,
+    labels: np.ndarray,
+    weights: np.ndarray | None,
+    seed: int,
+    ranks: Ranks = ALONE,
 ) -> tuple[float, float]:
     """Mean and standard deviation of the merit of `one` minus that of `other`, over resamples of the rows."""
     generator = np.random.default_rng(seed)
@@ -64,12 +79,15 @@ def paired_difference(
         differences = differences[~np.isnan(differences)]
         return float(differences.mean()), float(differences.std() / math.sqrt(max(1, len(differences))))
     count = len(labels)
-    differences = []
-    for _ in range(RESAMPLES):
+    differences = np.zeros(RESAMPLES)
+    for resample in range(RESAMPLES):
         drawn = generator.multinomial(count, np.full(count, 1 / count)).astype(np.float64)
+        if resample % ranks.size != ranks.number:
+            continue
         drawn = drawn if weights is None else drawn * weights
         merits = [judgement(aim, candidate.scores, labels, drawn).merit for candidate in (one, other)]
-        differences.append(merits[0] - merits[1])
+        differences[resample] = merits[0] - merits[1]
+    differences = ranks.sum(differences)
     return float(np.mean(differences)), float(np.std(differences))
 
 
