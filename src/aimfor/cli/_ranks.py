@@ -138,5 +138,3 @@ def check_shared(options: dict[str, Any], sql: str | None, by: str | None, ranks
         raise DataError("several ranks measure no values one by one: leave out --by, or ask aimfor evaluate for them")
     if options.get("solver", "sgd") != "sgd":
         raise DataError(f"several ranks need --solver sgd, got {options['solver']!r}")
-    if options.get("model", "auto") not in ("auto", "linear", "mlp"):
-        raise DataError(f"several ranks train auto, linear or mlp, not {options['model']!r}: use one process for it")

@@ -137,8 +137,6 @@ def _competitors(task: Task) -> list[tuple[ModelKind, float]]:
     if hasattr(rows.features, "indptr") and rows.num_features > MOST_SPARSE_FEATURES:
         return [(kind, share) for kind, share in COMPETITORS if kind.name == LINEAR.name]
     chosen = list(COMPETITORS)
-    if task.data.ranks.size > 1:  # trees need their rows in one process
-        return [(kind, share) for kind, share in chosen if kind is not TREES]
     if not trees_available():
         warn_of_missing_trees()
     if not trees_available() or task.problem.num_outputs > MOST_TREE_LABELS:

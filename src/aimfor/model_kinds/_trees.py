@@ -94,6 +94,20 @@ class Trees(Model):
         return graph("Concat", *scores, axis=1) if len(scores) > 1 else scores[0]
 
 
+def _searched(task: Task, observer: Observer, judged: JudgedRows) -> list[list[Forest]]:
+    """The forests of each label. Of several processes the first searches, on its own rows, and the others wait."""
+    ranks = task.data.ranks
+    if ranks.size == 1:
+        return ForestSearch(task, observer, judged).run()
+    if ranks.number > 0:
+        observer.saved(STAGE)  # which all ranks ask for together
+        return ranks.first(None)
+    own, total = len(task.data.rows), task.data.total
+    text = f"trees train on the rows of the first of {ranks.size} processes, {own:,} of {total:,}"
+    warnings.warn(text, stacklevel=checks.callers_level())
+    return ranks.first(ForestSearch(task, observer, judged).run())
+
+
 class TreesKind(ModelKind):
     """Boosted trees, trained by LightGBM."""
 
@@ -105,7 +119,7 @@ class TreesKind(ModelKind):
         observer.on_stage_begin(STAGE)
         multiclass, columns, rows = task.problem.multiclass, task.problem.columns, task.validation.rows
         judged = JudgedRows.of(task.aim, task.validation, task.problem.num_outputs if multiclass else None)
-        found = ForestSearch(task, observer, judged).run()
+        found = _searched(task, observer, judged)
         places = range(len(found[0]))
         models = [Trees([plain_average([own[place]]) for own in found], multiclass, columns) for place in places]
         scores = [model.scores(rows.features, rows.index) for model in models]

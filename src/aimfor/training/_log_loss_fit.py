@@ -75,12 +75,7 @@ def converge_(
 
 
 def each_(
-    heads: Heads,
-    recipes: Sequence[Recipe],
-    data: Data,
-    index: np.ndarray,
-    multiclass: bool,
-    ranks: Ranks = ALONE,
+    heads: Heads, recipes: Sequence[Recipe], data: Data, index: np.ndarray, multiclass: bool, ranks: Ranks = ALONE
 ) -> None:
     """Fit every head and label by itself with scikit-learn.
 
