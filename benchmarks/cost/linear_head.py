@@ -1,6 +1,7 @@
 """Time and memory of the chunked head beside a linear layer with the loss: `python -m benchmarks.cost.linear_head`.
 
-Each measurement of memory runs in a process of its own and counts the growth of its peak beyond the weights.
+Memory is measured twice. A process of its own counts the growth of its peak beyond the weights, which has some 10 MB of
+fixed costs. Torch's profiler counts the tensors that live at once beside weights and their gradients.
 """
 
 import argparse
@@ -88,6 +89,30 @@ def grown(kind: str, rows: int, features: int, labels: int) -> float:
     return highest_memory() - before - gradients
 
 
+def tensor_peak(kind: str, rows: int, features: int, labels: int) -> float:
+    """Bytes of tensors that live at once in a step, beside weights and their gradients."""
+    torch.manual_seed(0)
+    parameters, call = unchunked(features, labels) if kind == "linear and loss" else chunked(features, labels)
+    inputs, targets, parameters = (
+        torch.randn(rows, features, requires_grad=True),
+        labels_of(rows, labels),
+        [*parameters],
+    )
+    call(inputs, targets).backward()
+    for parameter in [inputs, *parameters]:
+        parameter.grad = None
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        call(inputs, targets).backward()
+    gradient = max(parameter.numel() * parameter.element_size() for parameter in parameters)
+    events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+    live = highest = 0
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        if abs(event.nbytes()) != gradient:
+            live += event.nbytes()
+            highest = max(highest, live)
+    return highest
+
+
 def highest_memory() -> float:
     """The peak of this process in bytes. (That of `resource` begins at the peak of its parent.)"""
     status = Path("/proc/self/status").read_text()
@@ -110,6 +135,9 @@ def main() -> None:
     ):
         beyond = peak(kind, *shape) / 1e6
         rows.append(["memory beyond weights and gradients, MB", *shape, kind, f"{beyond:.0f}"])
+    for kind in ("linear and loss", "chunked"):
+        beyond = tensor_peak(kind, 128, 1024, 20_000) / 1e6
+        rows.append(["tensors beyond weights and gradients, MB", 128, 1024, 20_000, kind, f"{beyond:.1f}"])
     for row in rows:
         print(*row, sep=", ")
     with open(RESULTS, "w", newline="") as file:

@@ -180,8 +180,8 @@ def test_a_fit_from_disk_equals_a_fit_from_memory(command, files, tmp_path, monk
     real = fitting.Job.dataset if hasattr(fitting, "Job") else None
     stored = []
 
-    def tiny(self, folder):
-        found = real(dataclasses.replace(self, memory=10_000), folder)
+    def tiny(self, folder, ranks):
+        found = real(dataclasses.replace(self, memory=10_000), folder, ranks)
         stored.append(type(found.train.features).__name__)
         return found
 

@@ -19,8 +19,8 @@ from aimfor.aims import aim as parse_aim
 from aimfor.loss._autograd import once_only
 from aimfor.loss._loss import Loss
 
-# Labels of a chunk, by default: enough to keep the cores busy, and with 128 rows 2 MB of scores.
-CHUNK = 4096
+# Labels of a chunk, by default: enough to keep the cores busy, and with 128 rows 1.2 MB of scores.
+CHUNK = 2304
 
 
 class LinearLoss(nn.Module):
@@ -33,7 +33,7 @@ class LinearLoss(nn.Module):
         aim: an aim record or its text, such as "aucpr".
         in_features: D.
         num_labels: L.
-        chunk: labels at a time; None for 4096.
+        chunk: labels at a time; None for 2304.
         bias: whether each label has an offset.
         updates: None for gradients, which the optimiser of your choice takes. Or `ChunkSGD(...)` or `ChunkAdam(...)`:
             each chunk of weights is then updated as soon as its gradient is known, which is never kept. The scale of a
