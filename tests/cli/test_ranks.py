@@ -191,4 +191,4 @@ def test_what_several_ranks_cannot_do_is_refused(options, sql, told):
     from ranks_in_threads import ThreadRanks
 
     with pytest.raises(DataError, match=told):
-        check_shared(options, sql, ThreadRanks(0, 2, None, []))
+        check_shared(options, sql, None, ThreadRanks(0, 2, None, []))

@@ -22,6 +22,7 @@ from aimfor.tables._matrix import Matrix, widened
 from aimfor.tables._preparation import Preparation
 from aimfor.tables._reading import SIZE
 from aimfor.tables._row_columns import groups_of, times_of, weights_of
+from aimfor.tables._shared import collected
 from aimfor.tables._split import DROPPED, PARTS, check_classes, split_rows
 from aimfor.tables._suspicions import later_than, suspicious_columns
 from aimfor.tables._table import MemoryTable, Remark, Table
@@ -164,7 +165,7 @@ def prepare(
         if not min(share.ranks.gather(len(train))):
             raise DataError(f"one of {share.ranks.size} processes has no rows to train on: start fewer")
         parts[1:] = [
-            _collected(part, share.select(np.flatnonzero(split == number)), folder / f"{PARTS[number]}.rows", memory)
+            collected(part, share.select(np.flatnonzero(split == number)), folder / f"{PARTS[number]}.rows", memory)
             for number, part in enumerate(parts[1:], start=1)
         ]
     remarks += suspicious_columns(preparation, parts[0].features, parts[0].labels, read, train)
@@ -341,19 +342,6 @@ def _collect(source: Table, preparation: Preparation, split: np.ndarray, folder:
         StoredRows(path, width) if on_disk else array
         for path, array, on_disk in zip(paths, arrays, stored, strict=True)
     ]
-
-
-def _collected(part: SplitPart, share: RowShare, path: Path, memory: int) -> SplitPart:
-    """The rows of a part of all ranks, on every rank; in a file where they are many."""
-    every = share.collect(part.features[: len(share)])
-    labels = share.collect(part.labels)
-    more = [None if one is None else share.collect(one) for one in (part.weights, part.groups)]
-    if every.nbytes <= memory // 4:
-        return SplitPart(every, labels, *more)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with RowWriter(path, every.shape[1]) as writer:
-        writer.append(every)
-    return SplitPart(StoredRows(path, every.shape[1]), labels, *more)
 
 
 def _parts(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from aimfor._base.errors import DataError
-from aimfor._base.ranks import Ranks
+from aimfor._base.ranks import Ranks, RowShare
+from aimfor._base.stored_rows import RowWriter, StoredRows
 from aimfor.tables._reading import reading
 from aimfor.tables._table import FileRun, Table, pieces_of
 
@@ -33,3 +36,22 @@ def shared(table: Table, ranks: Ranks) -> Table:
         rows = [sum(piece.num_rows for piece in pieces_of(run.path, kind, table.options, names)) for run in runs]
         runs = [run._replace(rows=count) for run, count in zip(runs, rows, strict=True)]
     return replace(table, runs=tuple(runs), num_rows=sum(run.rows for run in runs), ranks=ranks)
+
+
+def collected(part: Any, share: RowShare, path: Path, memory: int) -> Any:
+    """The rows of a `SplitPart` of all processes, on each of them.
+
+    Args:
+        part: the rows of this process.
+        share: which of all rows of the part they are.
+        path: the file that holds the features where they are many.
+        memory: bytes of features that may be held in memory.
+    """
+    features: Any = share.collect(part.features[: len(share)])
+    if features.nbytes > memory // 4:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with RowWriter(path, features.shape[1]) as writer:
+            writer.append(features)
+        features = StoredRows(path, features.shape[1])
+    weights, groups = (None if one is None else share.collect(one) for one in (part.weights, part.groups))
+    return part._replace(features=features, labels=share.collect(part.labels), weights=weights, groups=groups)
