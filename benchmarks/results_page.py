@@ -20,6 +20,7 @@ from benchmarks.shared import page
 from benchmarks.shared.cells import ROOT
 from benchmarks.suite import sections as suite
 from benchmarks.suite.suite import AIMS
+from benchmarks.trees import default_sections as default
 from benchmarks.trees import sections as trees
 
 FOLDER = ROOT / "docs" / "results"
@@ -31,6 +32,7 @@ PAGES = {
     "many_labels": (paper.many_labels_section,),
     "promises": (suite.held_section, decisions.confidence_section),
     "rivals": (rivals.section, rivals.budget_section, rivals.cost_section),
+    "default": (default.default_section, default.share_section, default.automl_section, default.cost_section),
     "trees": (rivals.trees_section, trees.averages_section, trees.categories_section, trees.small_forests_section),
     "one_recipe": (suite.recipe_section,),
     "figure_1": (paper.figure_1_section,),

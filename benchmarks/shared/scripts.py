@@ -5,6 +5,8 @@ SCRIPTS = {
     "figure_1": "benchmarks.paper.figure_1",
     "suite": "benchmarks.suite.suite",
     "rivals": "benchmarks.rivals.rivals",
+    "trees_default": "benchmarks.trees.default",
+    "trees_costs": "benchmarks.trees.costs",
     "tabular_linear": "benchmarks.suite.tabular_linear",
     "cifar10_table": "benchmarks.paper.cifar10_table",
     "cifar10_linear": "benchmarks.paper.cifar10_linear",

@@ -18,13 +18,16 @@ import sys
 import time
 import warnings
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
 
 import aimfor
 from aimfor.boosting import _search
+from aimfor.model_kinds import _forest_search
 from benchmarks.cost.estimator_cost import current_memory, make_rows, peak_memory
 from benchmarks.shared import page
 from benchmarks.shared.cells import Cells
@@ -32,33 +35,35 @@ from benchmarks.shared.reproduced import Reproduced
 
 NAME = "trees_costs"
 BARE, METHODS = "LightGBM", ("LightGBM", "trees", "auto")
-FORESTS = 12
-# How often each size is fitted: a fit of the larger one takes minutes.
-REPEATS = {"20000x20": 3, "1000000x50": 1}
+# Forests of a search and fits of each size: those of the larger one take minutes.
+FORESTS = {"20000x20": 12, "1000000x50": 2}
+REPEATS = {"20000x20": 1, "1000000x50": 1}
 # Ratios of times vary so much between minutes of a shared machine.
 TOLERANCE = 1.3
 
 
-def bare_search(X: np.ndarray, y: np.ndarray) -> None:
+def bare_search(X: np.ndarray, y: np.ndarray, forests: int) -> None:
     """What a user of LightGBM would write."""
     import lightgbm
 
     fit, held, fit_labels, held_labels = train_test_split(X, y, test_size=0.2, stratify=y, random_state=0)
     data = lightgbm.Dataset(fit, fit_labels, params={"feature_pre_filter": False, "verbose": -1, "num_threads": 1})
     held_out = lightgbm.Dataset(held, held_labels, reference=data)
-    for place in range(FORESTS):
-        settings = _search.settings_of(0, place)
+    seed = int(check_random_state(0).randint(2**31 - 1))  # as the estimator draws its own
+    for place in range(forests):
+        settings = _search.settings_of(seed, place)
         rounds = settings.pop("rounds")
         settings |= {"metric": "binary_logloss", "num_threads": 1, "verbose": -1, "feature_pre_filter": False}
         stop = lightgbm.early_stopping(round(_search.PATIENCE * rounds), verbose=False)
         lightgbm.train(settings, data, rounds, valid_sets=[held_out], callbacks=[stop])
 
 
-def fit(method: str, X: np.ndarray, y: np.ndarray) -> None:
+def fit(method: str, X: np.ndarray, y: np.ndarray, forests: int) -> None:
     if method == BARE:
-        bare_search(X, y)
+        bare_search(X, y, forests)
     else:
-        aimfor.Classifier("aucpr", model=method, random_state=0).fit(X, y)
+        with mock.patch.object(_forest_search, "FORESTS", forests):
+            aimfor.Classifier("aucpr", model=method, random_state=0).fit(X, y)
 
 
 def measure(method: str, size: str) -> None:
@@ -67,12 +72,12 @@ def measure(method: str, size: str) -> None:
     warnings.simplefilter("ignore", aimfor.LowConfidenceWarning)
     rows, width = map(int, size.split("x"))
     X, y = make_rows("dense", (rows, width))
-    fit(method, X[:2000], y[:2000])  # what is loaded once
+    fit(method, X[:2000], y[:2000], 2)  # what is loaded once
     base = current_memory()
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")
     start, wall = time.process_time(), time.perf_counter()
-    fit(method, X, y)
+    fit(method, X, y, FORESTS[size])
     times = {"processor": time.process_time() - start, "seconds": time.perf_counter() - wall}
     print(json.dumps({**times, "bytes": peak_memory() - base}))
 
@@ -84,7 +89,7 @@ def run(cells: Cells, size: str) -> None:
                 command = [sys.executable, "-m", "benchmarks.trees.costs", "--one", method, size]
                 done = subprocess.run(command, check=True, capture_output=True, text=True)
                 found = json.loads(done.stdout)
-                cells.add(size=size, method=method, forests=FORESTS, repeat=repeat, **found)
+                cells.add(size=size, method=method, forests=FORESTS[size], repeat=repeat, **found)
                 print(size, method, found, flush=True)
 
 
@@ -102,6 +107,16 @@ def ratios(cells: Cells, size: str, method: str) -> dict[str, float]:
     }
 
 
+def forests_told(cells: Cells) -> str:
+    """How many forests each size has, as a sentence."""
+    sizes = [size for size in FORESTS if cells.find(size=size)]
+    return "Searches have " + ", ".join(f"{FORESTS[size]} forests of {_shown(size)} rows" for size in sizes) + "."
+
+
+def _shown(size: str) -> str:
+    return " x ".join(f"{int(part):,}" for part in size.split("x"))
+
+
 def table(cells: Cells) -> str:
     lines = []
     for size in REPEATS:
@@ -111,7 +126,7 @@ def table(cells: Cells) -> str:
                 name = "the bare LightGBM search" if method == BARE else f'`model="{method}"`'
                 numbers = [f"{found['seconds']:.1f}", f"{found['processor ratio']:.2f}"]
                 numbers += [f"{found['megabytes']:,.0f}", f"{found['bytes ratio']:.2f}"]
-                lines.append([" x ".join(f"{int(part):,}" for part in size.split("x")), name, *numbers])
+                lines.append([_shown(size), name, *numbers])
     return page.grid(["rows x features", "fit", "seconds", "times the search", "memory, MB", "times its memory"], lines)
 
 

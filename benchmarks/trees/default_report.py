@@ -1,9 +1,9 @@
 """The tables of the default beside LightGBM's search: differences with their spread, tests, what averages share.
 
 A difference is taken within a split, which shares all rows between methods. Statistics are those of the suite: the mean
-over sets with the standard error over sets. A set is won or lost where its mean is more than a standard error from 0. A
-loss of a set is tested by the corrected resampled t-test with Holm's correction over the sets of an aim. A set with one
-split has no error, so it is neither won nor lost.
+over sets with the standard error over sets. A set is won or lost where its mean is more than `EVEN` from 0. A loss of a
+set is tested by the corrected resampled t-test with Holm's correction over the sets of an aim; a set with one split has
+no test.
 """
 
 import math
@@ -17,6 +17,8 @@ from benchmarks.suite.report import LEVEL, Paired, Values, paired
 
 OURS, TREES, BY_METRIC, BY_LOG_LOSS, OPTION = "auto", "trees", "by metric", "by log-loss", "option: "
 RIVALS = {BY_METRIC: "the single best by the aim's metric", BY_LOG_LOSS: "the single best by log-loss"}
+# Sets whose difference is smaller count as even.
+EVEN = 0.002
 # The order of the suite.
 AIMS = ("aucpr", "recall@precision>=0.9", "precision@recall>=0.9", "f1", "tpr@fpr<=0.01")
 
@@ -30,8 +32,14 @@ class Compared(NamedTuple):
     @property
     def counts(self) -> tuple[int, int, int]:
         """Sets won, even and lost."""
-        winners = [pair.winner for pair in self.pairs.values()]
-        return winners.count("aimfor"), winners.count("-"), winners.count("other")
+        means = [pair.difference.mean for pair in self.pairs.values()]
+        won, lost = sum(mean > EVEN for mean in means), sum(mean < -EVEN for mean in means)
+        return won, len(means) - won - lost, lost
+
+    @property
+    def tested(self) -> int:
+        """How many sets have the splits that a test needs."""
+        return sum(not math.isnan(pair.p) for pair in self.pairs.values())
 
     @property
     def lost(self) -> list[str]:
@@ -64,7 +72,8 @@ def differences(cells: Cells, ours: str, other: str) -> list[list[str]]:
         found = compared(cells, aim, ours, other)
         level = spread(_by_set(values(cells, aim, other)))
         numbers = [f"{level.mean:.3f}", page.gained(found.difference.mean), f"{found.difference.error:.3f}"]
-        lines.append([f"`{aim}`", *numbers, *map(str, found.counts), str(len(found.lost))])
+        lost = str(len(found.lost)) if found.tested else "not tested"
+        lines.append([f"`{aim}`", *numbers, *map(str, found.counts), lost])
     return lines
 
 

@@ -58,5 +58,5 @@ def replayed_networks() -> Iterator[None]:
 def _go_on_from(training: Any, state: SavedState) -> None:
     """The state of heads, optimiser and batches; what was best so far is the aim's own."""
     best, fruitless = training.best, training.fruitless
-    training.restore(state)
+    training.restore(state, len(best[0].scores))
     training.best, training.fruitless = best, fruitless

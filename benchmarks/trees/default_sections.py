@@ -1,0 +1,125 @@
+"""The sections of docs/results/ about the default: beside LightGBM's search, beside AutoML, and what it costs."""
+
+from benchmarks.shared import page
+from benchmarks.shared.cells import Cells
+from benchmarks.trees import automl, costs, default
+from benchmarks.trees import default_report as report
+from benchmarks.trees.default_report import AIMS, OURS, RIVALS, TREES
+
+
+def default_section() -> str:
+    cells = page.committed(default.NAME)
+    parts = [
+        "## Is the default as good as tuned LightGBM?",
+        f"{verdict(cells)} Both train {default.FORESTS} forests with the same settings on the same rows, "
+        f"{_extent(cells)}. "
+        "LightGBM keeps its single best forest, and both take thresholds from the same held-out rows. The "
+        "difference is in the aim's exact metric on test rows, ours minus LightGBM's.",
+    ]
+    for ours in (OURS, TREES):
+        for other, shown in RIVALS.items():
+            table = page.grid(report.HEADER, report.differences(cells, ours, other))
+            parts.append(f'`model="{ours}"` beside {shown}:\n\n{table}')
+    return "\n\n".join([*parts, _meaning(cells), page.source(default.NAME)])
+
+
+def readme_claim() -> str:
+    """What README.md says of the default."""
+    cells = page.committed(default.NAME)
+    found = [report.compared(cells, aim, OURS, report.BY_METRIC).difference.mean for aim in AIMS]
+    return (
+        f"On {_extent(cells)}, it differs from LightGBM with as many forests by {page.gained(min(found))} to "
+        f"{page.gained(max(found))}."
+    )
+
+
+def verdict(cells: Cells) -> str:
+    """How many aims are ahead and behind, as a sentence."""
+    found = {other: [report.compared(cells, aim, OURS, other) for aim in AIMS] for other in RIVALS}
+    told = []
+    for other, shown in RIVALS.items():
+        ratios = [one.difference.mean / one.difference.error for one in found[other]]
+        ahead, behind = sum(one > 2 for one in ratios), sum(one < -1 for one in ratios)
+        told.append(f"against {shown} it is ahead at {ahead} of {len(AIMS)} aims and behind at {behind}")
+    return f"The default does not fall behind: {', '.join(told)}." if _level(found) else f"Of the default, {told[0]}."
+
+
+def _level(found: dict[str, list[report.Compared]]) -> bool:
+    """Whether no aim is more than a standard error behind, and no set is lost after Holm."""
+    every = [one for own in found.values() for one in own]
+    return all(one.difference.mean >= -one.difference.error and not one.lost for one in every)
+
+
+def _extent(cells: Cells) -> str:
+    done = report.splits(cells)
+    least, most = min(done.values()), max(done.values())
+    splits = f"{most} split{'s' if most > 1 else ''} each" if least == most else f"{least} to {most} splits each"
+    return f"{len(done)} tables with {splits}"
+
+
+def _meaning(cells: Cells) -> str:
+    few = min(report.splits(cells).values()) < 2
+    test = " It needs two splits of a table." if few else ""
+    return (
+        "Ahead means by more than two standard errors over tables, behind by more than one. A table counts as even "
+        f"where the difference is at most {report.EVEN}. Lost after Holm: by the corrected resampled t-test at level "
+        f"0.05, over all tables of an aim.{test}"
+    )
+
+
+def share_section() -> str:
+    cells = page.committed(default.NAME)
+    kept = report.choices(cells)
+    total = sum(kept.values())
+    most, count = next(iter(kept.items()))
+    return "\n\n".join(
+        [
+            "## What does the average across kinds add?",
+            "The default averages trees and a network three to one. The table has each alternative minus the trees "
+            f"of the same fit, means over tables. The default kept the {most} in {count} of {total} fits.",
+            page.grid(["kept instead of the trees", *page.code(AIMS)], report.option_rows(cells)),
+            "How often each was kept: " + ", ".join(f"{name} {number}" for name, number in kept.items()) + ".",
+            "How often the constraint holds on test rows, at the threshold from held-out rows:",
+            page.grid(
+                ["aim", '`model="auto"`', '`model="trees"`', "LightGBM by metric", "LightGBM by log-loss"],
+                report.held(cells, (OURS, TREES, *RIVALS)),
+            ),
+            page.source(default.NAME),
+        ]
+    )
+
+
+def automl_section() -> str:
+    cells = page.committed(automl.NAME)
+    told = [
+        f"Over {rival} it leads by {page.gained(mean)} ± {error:.3f} in the mean and on {ahead} of "
+        f"{len(automl.areas(cells))} tables."
+        for rival, (mean, error, ahead) in automl.leads(cells).items()
+    ]
+    return "\n\n".join(
+        [
+            "## How does it compare with AutoGluon and CatBoost?",
+            f"`aimfor.Classifier` is at its defaults for `aucpr`. {' '.join(told)} The table has average precision on "
+            f"test rows of one split. Each method may take {automl.SECONDS} seconds of one core. AutoGluon has its "
+            "preset of medium quality without neural networks, which need torch there. CatBoost has its defaults.",
+            automl.grid(cells),
+            "Seconds of one core that each took:",
+            automl.times(cells),
+            "Command: `python -m benchmarks.trees.automl --rivals PYTHON`. Numbers: "
+            "[trees_automl.csv](../../benchmarks/results/trees_automl.csv).",
+        ]
+    )
+
+
+def cost_section() -> str:
+    cells = page.committed(costs.NAME)
+    return "\n\n".join(
+        [
+            "## What do trees and the default cost?",
+            "A fit on one core, with everything it does, beside a bare LightGBM search of as many forests with the "
+            f"same settings. {costs.forests_told(cells)} Seconds are those of the processor. Memory is what the fit "
+            "takes beyond its rows.",
+            costs.table(cells),
+            page.source(costs.NAME),
+        ]
+    )
