@@ -60,9 +60,7 @@ def _level(found: dict[str, list[report.Compared]]) -> bool:
 def _extent(cells: Cells) -> str:
     done = report.splits(cells)
     least, most = min(done.values()), max(done.values())
-    splits = (
-        f"{least} to {most} splits each" if least < most else "one split each" if most == 1 else f"{most} splits each"
-    )
+    splits = f"{least} to {most} splits" if least < most else "one split" if most == 1 else f"{most} splits"
     return f"{len(done)} tables with {splits} each"
 
 
