@@ -290,8 +290,9 @@ function kindsTable() {
       ? "aim or balanced log-loss" : "average") },
     { title: "Best candidate", wrap: true, value: (one) => one.name },
     numeric(facts.labels[0].metric.name, "metric", number),
-    ...Object.entries(RATES).map(([rate, title]) => numeric(title, rate, percent)),
-    { title: "Choice", value: (one) => (one.chosen ? "chosen" : "") },
+    numeric(RATES.precision, "precision", percent),
+    numeric(RATES.recall, "recall", percent),
+    numeric("FPR", "fpr", percent),
   ];
   const hint = `The best of each kind on validation rows, each with its own threshold, measured on ${facts.labels[0].on}.`;
   return [html("p", { class: "hint" }, hint), table("Kinds", columns, kinds, { chosen: (one) => one.chosen })];
