@@ -21,7 +21,7 @@ def warn_of_infeasible(loss: "Loss") -> None:
     if bool(stuck.any()):
         loss.state.warned = True
         ways = ['constraint="exact"'] if loss.constraint == "surrogate" else []
-        ways += ['surrogate="sigmoid", constraint="exact"'] if loss.surrogate.convex else []
+        ways += ['surrogate="sigmoid" with constraint="exact"'] if loss.surrogate.convex else []
         ways += ["an area such as aucpr"] if isinstance(loss.aim, PointAim) else []
         ways += ["a milder target"]
         kind = "exact" if loss.constraint == "exact" else loss.surrogate.name

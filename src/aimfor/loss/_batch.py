@@ -16,7 +16,17 @@ from aimfor.loss._log_odds import log_odds
 # Weighted sums of scores and of their squares over a million rows must stay within float32.
 LARGEST_SCORE, LARGEST_WEIGHT = 1e10, 1e12
 # Types that torch stores but does not calculate with.
-UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
+UNSIGNED = frozenset((torch.uint16, torch.uint32, torch.uint64))
+FLOAT8 = frozenset(
+    kind
+    for kind in vars(torch).values()
+    if isinstance(kind, torch.dtype) and kind.is_floating_point and kind.itemsize == 1
+)
+# Looked up once: they are asked about every tensor of every batch.
+_of_torch: Any = torch
+_is_functional = _of_torch._is_functional_tensor
+_functorch_level = _of_torch._C._functorch.maybe_current_level
+_is_wrapped = _of_torch._C._functorch.is_functorch_wrapped_tensor
 # What every entry that is looked at must be.
 LOG_ODDS = "log-odds of scores"
 RULES = {
@@ -72,19 +82,13 @@ def training_batch(
         num_labels: L.
         multiclass: whether labels are class indices.
     """
-    for name, value in (("scores", scores), ("labels", labels), ("weights", weights), ("mask", mask)):
-        if value is None and name in ("weights", "mask"):
-            continue
-        if not isinstance(value, Tensor):
-            raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
-        _check_memory(name, value)
-        if value.device != scores.device:
-            raise ValueError(
-                f"{name} must be on the device of scores, {scores.device}, got {value.device}: move them with "
-                f"{name}.to(scores.device)"
-            )
-        _check_type(name, value)
-    scores, labels, weights, mask = map(_plain, (scores, labels, weights, mask))
+    _check_tensor("scores", scores, scores)
+    _check_tensor("labels", labels, scores)
+    if weights is not None:
+        _check_tensor("weights", weights, scores)
+    if mask is not None:
+        _check_tensor("mask", mask, scores)
+    scores, labels, weights, mask = _plain(scores), _plain(labels), _plain(weights), _plain(mask)
     _check_scores(scores, num_labels, multiclass)
     labels, weights = _signed(labels), None if weights is None else _signed(weights)
     if mask is not None and mask.dtype != torch.bool:
@@ -217,10 +221,26 @@ def _whole_numbers(row: Collection[int] | Tensor, num_labels: int) -> Tensor:
     return tensor.long()
 
 
+def _check_tensor(name: str, value: Tensor, scores: Tensor) -> None:
+    """Refuse what is no tensor, what the engines cannot read, and what is elsewhere. Plain tensors pass quickly."""
+    if type(value) is not Tensor and not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+    _check_memory(name, value)
+    if value.device != scores.device:
+        raise ValueError(
+            f"{name} must be on the device of scores, {scores.device}, got {value.device}: move them with "
+            f"{name}.to(scores.device)"
+        )
+    if value.is_quantized:
+        raise TypeError(f"{name} must not be quantised, got {value.dtype}: pass {name}.dequantize()")
+    if value.dtype in FLOAT8:  # torch stores it, and calculates nothing
+        raise TypeError(f"{name} must be of a type of at least 16 bits where it is floating point, got {value.dtype}")
+
+
 def _check_memory(name: str, value: Tensor) -> None:
     """Refuse a tensor that is only a face of others, or whose memory is gone: the engines read its memory."""
     if has_memory(value):
-        if value.layout == torch.strided and _reaches_beyond(value):
+        if value.layout is torch.strided and _reaches_beyond(value):
             raise TypeError(f"{name} must have its numbers in memory, got a tensor whose memory was given back")
         return
     kind = type(value).__name__
@@ -243,18 +263,16 @@ def has_memory(value: Tensor) -> bool:
     plain: Any = Tensor
     if kind is not Tensor and kind.__torch_dispatch__ is not plain.__torch_dispatch__:
         return False
-    of_torch: Any = torch
-    functions = of_torch._C._functorch
-    inside = functions.maybe_current_level() is not None  # asked first: it takes a quarter of the other
-    return not (of_torch._is_functional_tensor(value) or (inside and functions.is_functorch_wrapped_tensor(value)))
+    if _is_functional(value):
+        return False
+    return _functorch_level() is None or not _is_wrapped(value)  # asked first: it takes a quarter of the other
 
 
 def _reaches_beyond(value: Tensor) -> bool:
     """Whether a tensor has entries beyond its memory, as one that FSDP has given back."""
-    held = value.untyped_storage().nbytes()
-    before = value.storage_offset()
-    if value.is_contiguous():
-        return value.nbytes + before * value.dtype.itemsize > held
+    held, before = value.untyped_storage().nbytes(), value.storage_offset()
+    if not before and value.is_contiguous():
+        return value.nbytes > held
     last = sum((size - 1) * stride for size, stride in zip(value.shape, value.stride(), strict=True))
     return bool(value.numel()) and (before + last + 1) * value.dtype.itemsize > held
 
@@ -263,13 +281,6 @@ def awaited(value: Any) -> Any:
     """A tensor whose collective may still be under way, as tensor-parallel layers give it, once it has arrived."""
     # By its name: the class is imported only where such tensors are made.
     return value.clone() if type(value).__name__ == "AsyncCollectiveTensor" else value
-
-
-def _check_type(name: str, value: Tensor) -> None:
-    if value.is_quantized:
-        raise TypeError(f"{name} must not be quantised, got {value.dtype}: pass {name}.dequantize()")
-    if value.dtype.itemsize == 1 and value.is_floating_point():  # float8: torch stores it, and calculates nothing
-        raise TypeError(f"{name} must be of a type of at least 16 bits where it is floating point, got {value.dtype}")
 
 
 def _signed(values: Tensor) -> Tensor:
@@ -294,7 +305,8 @@ def _check_scores(scores: Tensor, num_labels: int, multiclass: bool) -> None:
             remedy = f": pass {ways}, and labels in the same form"
         shape = tuple(scores.shape)
         raise ValueError(f"scores must have shape {allowed} for num_labels={num_labels}, got {shape}{remedy}")
-    checks.rule(len(scores) > 0, "scores", "must have at least one row", tuple(scores.shape))
+    if not len(scores):
+        checks.rule(False, "scores", "must have at least one row", tuple(scores.shape))
 
 
 def _check_shapes(scores: Tensor, labels: Tensor) -> None:
