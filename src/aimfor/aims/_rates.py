@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from aimfor.aims._table import Anchors, Rates, as_row
+from aimfor.aims._table import Anchors, Rates, as_row, one_and_zero
 from aimfor.metrics import ALERTS, FPR, PRECISION, RECALL, Share
 
 # How an exact test goes through the thresholds. A fixed sequence is for a rate that never rises with the threshold. A
@@ -83,7 +83,7 @@ class Rate:
 
 def _precision_at_least(slack: Tensor, priors: Tensor, rest: Tensor | None, rates: Rates) -> Constraint:
     """kappa a / (1 - a) v <= recall: the paper's eq. (minp@r), divided by 1 - a."""
-    one, zero = as_row(1.0, priors), as_row(0.0, priors)
+    one, zero = one_and_zero(priors)
     # A new tensor from a number would take longer than the rest of a small table.
     kappa = (one - priors if rest is None else rest) / priors
     return Constraint(zero, (kappa / slack).sub_(kappa), zero, one)
@@ -91,13 +91,13 @@ def _precision_at_least(slack: Tensor, priors: Tensor, rest: Tensor | None, rate
 
 def _recall_at_least(slack: Tensor, priors: Tensor, rest: Tensor | None, rates: Rates) -> Constraint:
     """u / (1 - r) <= 1."""
-    one, zero = as_row(1.0, priors), as_row(0.0, priors)
+    one, zero = one_and_zero(priors)
     return Constraint(slack.reciprocal(), zero, one, zero)
 
 
 def _fpr_at_most(slack: Tensor, priors: Tensor, rest: Tensor | None, rates: Rates) -> Constraint:
     """v / q <= 1."""
-    one, zero = as_row(1.0, priors), as_row(0.0, priors)
+    one, zero = one_and_zero(priors)
     return Constraint(zero, slack.reciprocal(), one, zero)
 
 
@@ -229,7 +229,7 @@ class Question(NamedTuple):
 
         Entries that do not change along an axis have length 1 there.
         """
-        one, zero = as_row(1.0, priors), as_row(0.0, priors)
+        one, zero = one_and_zero(priors)
         objective = (one, zero) if rate_of(self.objective).cost == "u" else (zero, one)
         rate = rate_of(self.constrained)
         constraint = rate.constrain[self.sense](slack, priors, rest, rates)

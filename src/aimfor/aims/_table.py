@@ -103,6 +103,16 @@ def as_row(value: Target, like: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=64)
+def _one_and_zero(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    return constant(1.0, dtype, device), constant(0.0, dtype, device)
+
+
+def one_and_zero(like: Tensor) -> tuple[Tensor, Tensor]:
+    """1 and 0 as rows; asked for at every batch, where each call takes a noticeable part of a small one."""
+    return _one_and_zero(like.dtype, like.device)
+
+
+@lru_cache(maxsize=64)
 def middles(count: int, downwards: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
     """The middles of equal cells of [0, 1], `[K, 1]`."""
     upwards = (torch.arange(count, dtype=dtype, device=device).unsqueeze(1) + 0.5) / count

@@ -87,7 +87,29 @@ class Census {
         uint32_t* marks = mark(place.first_row, 0);
         uint32_t positives = 0, bad = 0;
         float sum = 0, low = part.low[0], high = part.high[0];
-        for (int row = 0; row < place.rows; ++row) {
+        int row = 0;
+        if (stride == 1 && values_stride == 1 && place.rows >= LANES) {
+            Floats sums = {}, lows = all(low), highs = all(high);
+            Ints ones = {}, wrong = {};
+            for (; row + LANES <= place.rows; row += LANES) {
+                const Floats score = load(scores + row), value = load(values + row);
+                const Ints one = value == 1.0f;
+                wrong |= ~(absolute(score) <= largest) | ~(one | (value == 0.0f));
+                lows = smaller(lows, score);
+                highs = larger(highs, score);
+                sums += score;
+                ones -= one;  // a set mask is -1
+                store(reinterpret_cast<int32_t*>(marks + row), one & 1);
+            }
+            bad = bits(wrong);
+            sum = total(sums);
+            for (int lane = 0; lane < LANES; ++lane) {
+                positives += ones[lane];
+                low = std::min(low, lows[lane]);
+                high = std::max(high, highs[lane]);
+            }
+        }
+        for (; row < place.rows; ++row) {
             const float score = scores[row * stride], value = values[row * values_stride];
             low = std::min(low, score);
             high = std::max(high, score);
