@@ -43,6 +43,9 @@ def with_dates(frame, days):
     return frame.assign(opened=start, closed=start + pd.to_timedelta(days, unit="D"))
 
 
+RANDOM = np.random.default_rng(5)
+RARE = np.where(RANDOM.random(4000) < 0.02, "yes", "no")
+GROUP = RANDOM.integers(0, 40, 1000)
 DAYS = np.random.default_rng(0).integers(1, 30, 1000)
 FITS = {
     "nothing": (rows(), (), []),
@@ -63,7 +66,18 @@ FITS = {
         (),
         [],
     ),
+    "sets most of the others apart": (
+        rows(4000).assign(y=RARE, z=np.where(RARE == "yes", 1.0, RANDOM.random(4000) < 0.015)),
+        (),
+        [],
+    ),
     "copies": (doubled(rows()), (), ["duplicates"]),
+    "copies of wholes, four times": (pd.concat([rows(300)] * 4), (), ["duplicates"]),
+    "columns that belong together": (
+        rows().assign(a=GROUP, b=GROUP * 2, c=GROUP % 3, d=GROUP + 1.5, town=np.char.add("t", GROUP.astype(str))),
+        (),
+        [],
+    ),
     "equal by chance": (rows().assign(a=1, b=2, c=lambda f: f["c"] > 0), (), []),
     "closed after opened": (with_dates(rows(), DAYS), ("--time", "opened"), ["after the event"]),
     "closed before opened": (with_dates(rows(), -DAYS), ("--time", "opened"), []),

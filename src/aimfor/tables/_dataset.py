@@ -16,7 +16,7 @@ from aimfor._base.errors import DataError
 from aimfor._base.ranks import ALONE, Ranks, RowShare
 from aimfor._base.stored_rows import RowWriter, StoredRows
 from aimfor.tables._columns import check_name, said
-from aimfor.tables._duplicates import MOST_COMPARED, hash_sample, row_hashes, with_twins_together
+from aimfor.tables._duplicates import MOST_COMPARED, hash_sample, label_codes, row_hashes, with_twins_together
 from aimfor.tables._labels import Labels, read_labels
 from aimfor.tables._matrix import Matrix, widened
 from aimfor.tables._preparation import Preparation
@@ -150,7 +150,8 @@ def prepare(
     everyones = split if twins is None else share.collect(split)
     if twins is not None:
         fixed = group is not None or time is not None
-        moved, remark = with_twins_together(source, preparation, everyones, twins, fixed=fixed)
+        codes = share.collect(label_codes(read.values))
+        moved, remark = with_twins_together(source, preparation, everyones, twins, codes, fixed=fixed)
         remarks += [remark] if remark else []
         if (moved != everyones).any():
             everyones, split = moved, share.own(moved)

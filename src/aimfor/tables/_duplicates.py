@@ -19,6 +19,7 @@ MOST_COMPARED = 2_000_000  # rows that are compared with each other
 HASHES = 256  # of training rows, that a model keeps
 # What chance is judged by: sets of columns, rows for which twins are expected, and rows in which they are looked for.
 MOST_SINGLE, HALVES, MOST_ASKED, MOST_SEARCHED = 64, 4, 2000, 200_000
+DIFFERENT = 0.05  # share of the groups of equal rows with different labels, from which on they are no copies
 BEYOND_CHANCE = 20.0  # times as many rows with a twin as chance gives; from here on twins are called copies
 
 
@@ -64,7 +65,13 @@ def _mixed(codes: np.ndarray) -> np.ndarray:
 
 
 def with_twins_together(
-    source: Table, preparation: Preparation, split: np.ndarray, hashes: np.ndarray, *, fixed: bool
+    source: Table,
+    preparation: Preparation,
+    split: np.ndarray,
+    hashes: np.ndarray,
+    labels: np.ndarray,
+    *,
+    fixed: bool,
 ) -> tuple[np.ndarray, Remark | None]:
     """The split with rows that are copies of each other in one part, and what to say of them.
 
@@ -73,6 +80,7 @@ def with_twins_together(
         preparation: whose columns are compared.
         split: the part of each row of all ranks.
         hashes: of the rows of all ranks.
+        labels: what `label_codes` gives for the rows of all ranks.
         fixed: the split follows groups or times, and stays as it is.
     """
     used = np.flatnonzero(split < len(PARTS))
@@ -80,7 +88,9 @@ def with_twins_together(
     home = split[used][first][inverse]
     apart = np.flatnonzero(home != split[used])
     share = float((counts[inverse] > 1).mean()) if len(used) else 0.0
-    if not len(apart) or share < BEYOND_CHANCE * _on_first_rank(source, preparation, len(split)):
+    if not len(apart) or _labels_differ(inverse, labels[used]):
+        return split, None
+    if share < BEYOND_CHANCE * _on_first_rank(source, preparation, len(split)):
         return split, None
     moved = split.copy()
     if fixed:
@@ -96,6 +106,25 @@ def _on_first_rank(source: Table, preparation: Preparation, num_rows: int) -> fl
     whole = replace(source, runs=None, num_rows=num_rows, ranks=ALONE) if source.ranks.size > 1 else source
     found = share_by_chance(whole, preparation, num_rows) if source.ranks.number == 0 else None
     return source.ranks.first(found)
+
+
+def label_codes(labels: np.ndarray) -> np.ndarray:
+    """A number for each row, uint64 `[n]`, that is the same where all its labels are."""
+    columns = labels.reshape(len(labels), -1).astype(np.uint64)
+    odd = 2 * np.random.default_rng(0).integers(2**62, size=columns.shape[1], dtype=np.uint64) + np.uint64(1)
+    return _mixed(columns @ odd)
+
+
+def _labels_differ(groups: np.ndarray, labels: np.ndarray) -> bool:
+    """Whether rows that are equal often have different labels, as copies of a row have not.
+
+    Args:
+        groups: the number of the group of equal rows that each row is in.
+        labels: codes of the rows.
+    """
+    _, first = np.unique(_mixed(labels + _mixed(groups.astype(np.uint64))), return_index=True)
+    several = np.bincount(groups) > 1
+    return bool((np.bincount(groups[first])[several] > 1).mean() > DIFFERENT)
 
 
 def share_by_chance(source: BatchSource, preparation: Preparation, num_rows: int) -> float:

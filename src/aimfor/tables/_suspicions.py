@@ -17,6 +17,7 @@ from aimfor.tables._table import Remark, Table
 MOST_ROWS = 20_000  # training rows in which a column is compared with the label
 FEWEST_OF_A_CLASS = 10
 GIVES_AWAY = 0.99  # area under the ROC curve of a column alone, from which on it is suspicious
+SEPARATES = 0.9  # F1 of a column alone at its best threshold, from which on it tells the label nearly perfectly
 BINS = 32
 MOST_LABELS = 20  # labels that columns are compared with
 AFTER = 0.95  # share of the rows in which a date lies after the time of the row
@@ -87,18 +88,28 @@ def _coded(values: np.ndarray) -> np.ndarray:
 
 
 def _area(keys: np.ndarray, target: np.ndarray) -> float:
-    """The area under the ROC curve of the shares of positives, counted on every other row, on the rows between."""
+    """The area under the ROC curve of the shares of positives, counted on every other row, on the rows between.
+
+    It is 0 where no threshold on these shares finds most positives with few false alarms: where positives are rare, the
+    area alone is near 1 for any column that sets most negatives apart.
+    """
     half = np.arange(len(keys)) % 2 == 0
     size = int(keys.max()) + 1
     rows = np.bincount(keys[half], minlength=size)
     positives = np.bincount(keys[half], weights=target[half], minlength=size)
     share = (positives + target.mean()) / (rows + 1)
     scores, other = share[keys[~half]], target[~half]
-    if min(other.sum(), (~other).sum()) < FEWEST_OF_A_CLASS:
+    if min(other.sum(), (~other).sum()) < FEWEST_OF_A_CLASS or _best_f1(scores, other) < SEPARATES:
         return 0.0
     ranks = _ranks(scores)
     num = other.sum()
     return float((ranks[other].sum() - num * (num + 1) / 2) / (num * (len(other) - num)))
+
+
+def _best_f1(scores: np.ndarray, target: np.ndarray) -> float:
+    _, places, counts = np.unique(-scores, return_inverse=True, return_counts=True)
+    found = np.cumsum(np.bincount(places, weights=target))
+    return float((2 * found / (np.cumsum(counts) + target.sum())).max())
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
