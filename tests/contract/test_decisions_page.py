@@ -1,19 +1,19 @@
-"""The tables of docs/decide.md are those of the committed cells, and the promise holds in a short simulation."""
+"""Tables of thresholds and bounds in the docs are those of the committed cells; the promise holds in a simulation."""
 
 import pytest
 from scipy.stats import binom
 
 pytest.importorskip("lightgbm")
-from benchmarks.decisions import promises, simulated
+from benchmarks.decisions import bands, one_half, own_promises, promises, simulated
 from benchmarks.decisions.judging import PAGE, between
 from benchmarks.shared.cells import RESULTS, Cells
 
 
-@pytest.mark.parametrize("script", [promises, simulated], ids=lambda script: script.NAME)
+@pytest.mark.parametrize("script", [promises, own_promises, simulated, bands, one_half], ids=lambda script: script.NAME)
 def test_the_page_shows_the_committed_cells(script):
     cells = Cells(RESULTS / f"{script.NAME}.csv")
     assert cells.rows
-    assert between(script.NAME, script.table(cells)) in PAGE.read_text()
+    assert between(script.NAME, script.table(cells)) in getattr(script, "PAGE", PAGE).read_text()
 
 
 @pytest.mark.parametrize("aim", simulated.AIMS)

@@ -38,8 +38,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
     By default it never bets on one recipe: log-loss, the aim and its area are trained as candidates. The exact metric
     and the area on held-out rows choose among them, and log-loss stays the choice unless another candidate beats it by
     more than the noise of those rows. The threshold must pass an exact test, so that its constraint holds on new rows
-    more often than not. With a confidence, or with enough rows and a constraint, some training rows choose among the
-    candidates, so that the rows of the threshold chose nothing before.
+    more often than not. With a confidence, some training rows choose among the candidates, so that the rows of the
+    threshold chose nothing before.
 
     Args:
         aim: an aim record or its text, such as "recall@precision>=0.9".

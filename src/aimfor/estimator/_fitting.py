@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from aimfor._base import checks
 from aimfor._base.ranks import RowShare
 from aimfor._base.splitting import class_counts
-from aimfor.aims import Aim, PointAim
+from aimfor.aims import Aim
 from aimfor.estimator._decisions import decide
 from aimfor.estimator._holdout import TRAINED, LabelledRows, divided, held_share, with_choosing
 from aimfor.estimator._inputs import check_confidence, check_rows, check_validation
@@ -104,8 +104,7 @@ def _fit(
         fitted, held_out = divided(whole, held_share(aim, classifier, whole), seed)
     trained_on = held_out is fitted
     check_confidence(classifier.confidence, held_out, trained_on)
-    divided_here = validation_data is None and isinstance(aim, PointAim)
-    fitted, choosing = with_choosing(fitted, held_out, classifier, divided_here)
+    fitted, choosing = with_choosing(fitted, held_out, classifier)
     if choosing is held_out and not trained_on and classifier.solver == "sgd":
         held_out = held_out._replace(source=held_out.source + ALSO_CHOSE)
     problem = problem_of(classifier, Scaling.of(whole.X, fitted.index, fitted.weights, fitted.ranks), extras.columns)

@@ -21,9 +21,8 @@ TRAINED = "the training rows"
 CHOOSING, MOST_HELD, ROOM_FOR_ERRORS = 0.125, 0.5, 4
 # The most training rows that choose among candidates; the judgement gains nothing from more.
 MOST_CHOOSING = 200_000
-# Training rows of each class from which on some of them choose among candidates, if no confidence asks for it: of kinds
-# that choose among many models, and of the others for an aim with a constraint.
-ROWS_TO_CHOOSE, ROWS_FOR_A_CONSTRAINT = 400, 100
+# Training rows of each class from which a kind that chooses among many models does so on some of them.
+ROWS_TO_CHOOSE = 400
 
 
 class LabelledRows(NamedTuple):
@@ -153,26 +152,20 @@ def held_share(aim: Aim, classifier: Any, whole: LabelledRows) -> float:
     return max(fraction, min(ROOM_FOR_ERRORS * least / max(counted, 1.0), MOST_HELD))
 
 
-def with_choosing(
-    fitted: LabelledRows, held_out: LabelledRows, classifier: Any, constrained: bool = False
-) -> tuple[LabelledRows, LabelledRows]:
+def with_choosing(fitted: LabelledRows, held_out: LabelledRows, classifier: Any) -> tuple[LabelledRows, LabelledRows]:
     """Rows that train, and rows that choose among candidates.
 
     A confidence is about rows that chose nothing before. So some training rows choose, and all rows held out are for
-    the threshold. Without a confidence this is so where each class has enough training rows: for a kind that chooses
-    among many models, and for rows that were divided here for an aim with a constraint. Else the rows held out choose
-    both.
+    the threshold. Without a confidence a kind that chooses among many models does so too, where each class has enough
+    training rows. Else the rows held out choose both.
 
     Args:
         fitted: rows to train on.
         held_out: rows that were not trained on.
         classifier: whose parameters decide.
-        constrained: whether the aim has a constraint and the rows were divided here, not by the caller.
     """
-    many = kind_for(classifier).threshold_apart
-    least = ROWS_TO_CHOOSE if many else ROWS_FOR_A_CONSTRAINT
-    enough = (many or constrained) and held_out is not fitted and fitted.least_of_a_class() >= least
-    apart = classifier.confidence is not None or enough
+    enough = fitted.least_of_a_class() >= ROWS_TO_CHOOSE and held_out is not fitted
+    apart = classifier.confidence is not None or (enough and kind_for(classifier).threshold_apart)
     if not apart or classifier.solver != "sgd":  # the solvers choose nothing on these rows
         return fitted, held_out
     classes = fitted.classes()
