@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from benchmarks.cost import sections as cost
 from benchmarks.decisions import sections as decisions
+from benchmarks.long_tail import sections as long_tail
 from benchmarks.paper import areas, figure_1
 from benchmarks.paper import sections as paper
 from benchmarks.rivals import report as rivals_report
@@ -30,6 +31,7 @@ PAGES = {
     "networks": (suite.network_section,),
     "several_labels": (suite.labels_section,),
     "many_labels": (paper.many_labels_section,),
+    "rare_labels": (long_tail.section,),
     "promises": (suite.held_section, decisions.confidence_section),
     "rivals": (rivals.section, rivals.budget_section, rivals.cost_section),
     "default": (default.default_section, default.share_section, default.automl_section, default.cost_section),
@@ -77,7 +79,7 @@ def index_page(pages: dict[str, str]) -> str:
 
 def opening() -> str:
     """Where training for the aim pays, where it does not, what it costs: one figure each."""
-    gain, _ = figure_1.gains(page.committed(figure_1.NAME))
+    gain = figure_1.gain(page.committed(figure_1.NAME))
     linear = {aim: suite.mean_gain("linear", "log-loss", aim).mean for aim in AIMS}
     best = max(linear, key=lambda aim: linear[aim])
     network = max(suite.mean_gain("mlp", "log-loss", aim).mean for aim in AIMS)

@@ -31,6 +31,7 @@ import aimfor
 from benchmarks.paper import side_by_side as paper
 from benchmarks.shared import data, page
 from benchmarks.shared.cells import RESULTS, Cells
+from benchmarks.shared.forms import BOUNDING
 from benchmarks.shared.heads import Setting
 from benchmarks.shared.reproduced import Reproduced, compare
 from benchmarks.shared.spread import Spread, spread
@@ -68,11 +69,11 @@ def cross_entropy() -> NetworkLoss:
 
 
 def aucpr_log_odds(surrogate: str = "hinge") -> NetworkLoss:
-    return aimfor.Loss(AIM, num_labels=CLASSES, multiclass=True, surrogate=surrogate)
+    return aimfor.Loss(AIM, num_labels=CLASSES, multiclass=True, **(BOUNDING | {"surrogate": surrogate}))
 
 
 def aucpr_one_vs_rest() -> NetworkLoss:
-    loss = aimfor.Loss(AIM, num_labels=CLASSES)
+    loss = aimfor.Loss(AIM, num_labels=CLASSES, **BOUNDING)
     return lambda logits, classes: loss(logits, F.one_hot(classes, CLASSES))
 
 

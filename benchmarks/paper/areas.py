@@ -82,6 +82,11 @@ def over_log_loss(cells: Cells, areas: Iterable[str] = WHOLE) -> list[Spread]:
     return [gain(cells, name, area, BASELINE) for name, area in product(paper.sets_of(cells), areas)]
 
 
+def mean_gain(cells: Cells, area: str, over: str = BASELINE) -> Spread:
+    """What training on the range adds to another method, mean over sets."""
+    return spread(gain(cells, name, area, over).mean for name in paper.sets_of(cells))
+
+
 def draw(cells: Cells) -> None:
     """Gains over the whole area and over log-loss, a panel for each range."""
     from matplotlib.figure import Figure

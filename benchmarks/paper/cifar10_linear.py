@@ -27,6 +27,7 @@ import aimfor
 from benchmarks.paper.patch_features import DEFAULT_CACHE, Features, load_features
 from benchmarks.shared import data, page
 from benchmarks.shared.cells import Cells
+from benchmarks.shared.forms import BOUNDING
 from benchmarks.shared.heads import HeadsLoss, Setting, train_heads
 from benchmarks.shared.reproduced import Reproduced, compare
 from benchmarks.shared.spread import Spread, spread
@@ -76,7 +77,7 @@ def cross_entropy(heads: int) -> HeadsLoss:
 
 def aucpr(heads: int, scale: float = 1.0, aim: str = "aucpr", **options: Any) -> HeadsLoss:
     """Area under the precision-recall curve of each class against the rest; `Loss` averages over all heads' labels."""
-    loss = aimfor.Loss(aim, num_labels=heads * CLASSES, **options)
+    loss = aimfor.Loss(aim, num_labels=heads * CLASSES, **(BOUNDING | options))
     return lambda scores, classes: heads * loss(scale * scores.flatten(1), one_vs_rest(scores, classes).flatten(1))
 
 

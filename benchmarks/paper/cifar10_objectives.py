@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import aimfor
+from benchmarks.shared.forms import BOUNDING
 
 CLASSES = 10
 AIMS = (
@@ -63,7 +64,8 @@ class OneVsRest(Objective):
 
     def __init__(self, aim: str, heads: int, surrogate: str = "hinge"):
         super().__init__()
-        self.heads, self.loss = heads, aimfor.Loss(aim, num_labels=heads * CLASSES, surrogate=surrogate)
+        options = BOUNDING | {"surrogate": surrogate}
+        self.heads, self.loss = heads, aimfor.Loss(aim, num_labels=heads * CLASSES, **options)
 
     def forward(self, scores: Tensor, classes: Tensor) -> Tensor:
         labels = F.one_hot(classes, CLASSES)[:, None].expand_as(scores)

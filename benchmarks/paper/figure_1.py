@@ -4,7 +4,7 @@
     python -m benchmarks.paper.figure_1 --quick    # reproduce two seeds and compare
     python -m benchmarks.paper.figure_1 --report   # the table and docs/figure_1.png
 
-The data are those of `aimfor.demo`: three draws of 2,000 points for each seed, which train, choose and measure. Both
+The data are those of `aimfor.demo`: three draws of 2,000 points for each seed, which train, choose and measure. All
 losses have the same line, grid, batches and steps (`paper_common.side_by_side`); rate and decay are chosen by precision
 at recall 0.95, and thresholds too, on the points that choose. The best line there is comes from trying 2,000 directions
 on the points that measure, so it is a ceiling and no method.
@@ -20,6 +20,7 @@ from aimfor.cli._demo import best_precision, figure_1
 from benchmarks.paper import side_by_side as paper
 from benchmarks.shared import page
 from benchmarks.shared.cells import ROOT, Cells
+from benchmarks.shared.forms import BOUNDING
 from benchmarks.shared.heads import Setting, train_heads
 from benchmarks.shared.reproduced import Reproduced, compare
 from benchmarks.shared.spread import Spread, spread
@@ -32,7 +33,13 @@ TARGET = 0.95
 AIM = f"precision@recall>={TARGET}"
 ROWS = 2_000
 PLAN = paper.Plan(2_000, 256, [Setting(*pair) for pair in product((0.01, 0.03, 0.1), (0.0, 0.1))])
-METHODS = {"log-loss": paper.log_loss, "aimfor": paper.aimed(AIM)}
+BASELINE, OURS, ALONE, BOUND = "log-loss", "aimfor", "aimfor, `log_loss=0`", "aimfor, bounding form"
+METHODS = {
+    BASELINE: paper.log_loss,
+    OURS: paper.aimed(AIM),
+    ALONE: paper.aimed(AIM, log_loss=0),
+    BOUND: paper.aimed(AIM, **BOUNDING),
+}
 MEASURES = ("precision_at_recall", "best_line", "precision", "recall", "accuracy")
 
 
@@ -111,7 +118,7 @@ def table(cells: Cells) -> page.Table:
         rows.append(
             [method, *(page.plain(spread(page.values(found, one)), 3) for one in MEASURES if one != "best_line")]
         )
-    best = spread(page.values(cells.find(method="log-loss"), "best_line"))
+    best = spread(page.values(cells.find(method=BASELINE), "best_line"))
     rows.append(["best line there is", page.plain(best, 3), "", "", ""])
     header = ["line", f"precision at recall {TARGET:g}", "precision", "recall", "accuracy at its best"]
     title = (
@@ -121,11 +128,15 @@ def table(cells: Cells) -> page.Table:
     return page.Table(title, header, rows)
 
 
-def gains(cells: Cells) -> tuple[Spread, Spread]:
-    """Ours minus log-loss, and ours over the best line there is."""
-    ours = cells.find(method="aimfor")
-    share = spread(float(row["precision_at_recall"]) / float(row["best_line"]) for row in ours)
-    return page.differences(ours, cells.find(method="log-loss"), "precision_at_recall"), share
+def gain(cells: Cells) -> Spread:
+    """Ours minus log-loss."""
+    return page.differences(cells.find(method=OURS), cells.find(method=BASELINE), "precision_at_recall")
+
+
+def share(cells: Cells, method: str = OURS) -> Spread:
+    """A method over the best line there is."""
+    found = cells.find(method=method)
+    return spread(float(row["precision_at_recall"]) / float(row["best_line"]) for row in found)
 
 
 def draw(cells: Cells, seed: int = SEEDS[0]) -> None:
@@ -138,7 +149,7 @@ def draw(cells: Cells, seed: int = SEEDS[0]) -> None:
     for label, name, marker, colour in ((0, "negative", "s", page.COLOURS[6]), (1, "positive", "^", page.COLOURS[2])):
         x, y = points.features[points.labels == label].T
         axes.scatter(x, y, s=12, marker=marker, color=colour, alpha=0.55, linewidths=0, label=name)
-    theirs, ours = (cells.find(method=method, seed=seed)[0] for method in METHODS)
+    theirs, ours = (cells.find(method=method, seed=seed)[0] for method in (BASELINE, OURS))
     accurate = f"log-loss, at its most accurate: {float(theirs['accuracy']):.0%} right"
     draw_line(axes, theirs, "accurate_threshold", label=accurate, color=page.COLOURS[0], linewidth=1.2)
     for name, row, colour in (("log-loss", theirs, page.COLOURS[0]), ("aimfor", ours, page.COLOURS[3])):

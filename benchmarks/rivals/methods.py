@@ -23,6 +23,7 @@ import math
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from itertools import product
@@ -47,15 +48,20 @@ from benchmarks.rivals.training import (
     LEAVES,
     LOG_LOSS_BATCHES,
     RATES,
+    STEPS,
     TREES,
     Method,
     Models,
     Run,
     Task,
+    candidates,
     shuffled,
     trained,
 )
 from benchmarks.shared.baselines import MAX_ITERATIONS, NEWTON_FEATURES, TOLERANCE, Candidate, scaled
+from benchmarks.shared.forms import BOUNDING
+from benchmarks.shared.grids import Entrant, StepLoss, train
+from benchmarks.shared.heads import Setting
 from benchmarks.suite import suite
 
 # Losses that see the scores of all models at once, [B, G], and give the sum over models of each one's loss.
@@ -113,20 +119,34 @@ def focal(task: Task, aim: str) -> list[Candidate]:
     return with_adamw(task, loss, "gamma", GAMMAS_FOCAL)
 
 
-def ours(task: Task, aim: str, **options: Any) -> list[Candidate]:
-    """The bare loss; one label per model, each with its own thresholds and multipliers."""
-    count = len(RATES[task.model])
-    losses = [aimfor.Loss(aim, num_labels=count, log_loss_batches=first, **options) for first in LOG_LOSS_BATCHES]
+def ours(task: Task, aims: tuple[str, ...], **options: Any) -> dict[str, list[Candidate]]:
+    """The bare loss for each aim; one label per model, each with its own thresholds and multipliers.
 
-    def summed(scores: Tensor, y: Tensor) -> Tensor:
-        parts = scores.chunk(len(losses), 1)
-        each = [one(part, y[:, None].expand_as(part)) for one, part in zip(losses, parts, strict=True)]
-        return count * torch.stack(each).sum()
-
+    The aims are trained side by side from the same start on the same batches, which is faster than one by one.
+    """
+    grid = list(product(LOG_LOSS_BATCHES, RATES[task.model]))
+    settings = [Setting(rate, 0.0) for _, rate in grid]
+    entrants = [Entrant(settings, _bare(aim, len(grid), options)) for aim in aims]
+    start = Models(task.X.shape[1], task.model, len(grid) * len(aims), task.seed).stacked()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", aimfor.InfeasibleConstraintWarning)
         warnings.simplefilter("ignore", aimfor.VacuousRangeWarning)
-        return with_adamw(task, summed, "log_loss_batches", LOG_LOSS_BATCHES)
+        stack = train(task.X, task.y[:, None], entrants, start, shuffled(task), STEPS)
+    names = [f"rate={rate:g} log_loss_batches={first:g}" for first, rate in grid]
+    parts = [stack.scores(X).squeeze(2).split(len(grid), 1) for X in (task.X_validation, task.X_test)]
+    return {aim: candidates(names, *found) for aim, *found in zip(aims, *parts, strict=True)}
+
+
+def _bare(aim: str, models: int, options: dict[str, Any]) -> StepLoss:
+    """The loss of all models of an aim; those of one number of batches of log-loss stand side by side."""
+    each = models // len(LOG_LOSS_BATCHES)
+    losses = [aimfor.Loss(aim, num_labels=each, log_loss_batches=first, **options) for first in LOG_LOSS_BATCHES]
+
+    def summed(scores: Tensor, y: Tensor, step: int) -> Tensor:
+        parts = scores.squeeze(2).chunk(len(losses), 1)
+        return each * torch.stack([one(part, y.expand_as(part)) for one, part in zip(losses, parts, strict=True)]).sum()
+
+    return summed
 
 
 # Methods that are not trained by steps.
@@ -204,26 +224,25 @@ def _for_each(aims: tuple[str, ...] = tuple(suite.AIMS)) -> tuple[tuple[str, ...
     return tuple((aim,) for aim in aims)
 
 
+def _alike(train: Callable[[Task, str], list[Candidate]]) -> Callable[..., dict[str, list[Candidate]]]:
+    """One training serves all aims of a group."""
+    return lambda task, aims: dict.fromkeys(aims, train(task, aims[0]))
+
+
 METHODS = {
-    "BCE": Method(log_loss, None, _for_all()),
-    "balanced BCE": Method(balanced_log_loss, None, _for_all()),
-    "focal": Method(focal, "imbalanced-losses", _for_all()),
-    "LibAUC AUCM": Method(libauc_aucm, "libauc", _for_all()),
-    "LibAUC AP": Method(libauc_ap, "libauc", _for_all()),
-    "LibAUC pAUC": Method(libauc_pauc, "libauc", _for_all()),
-    "Cooper": Method(cooper_rates, "cooper-optim", _for_each(CONSTRAINED)),
-    "imbalanced-losses": Method(imbalanced, "imbalanced-losses", (AREA_AIMS, ("tpr@fpr<=0.01",))),
-    "scikit-learn": Method(logistic_regression, "scikit-learn", _for_all(), ("linear",), tuned_threshold),
-    "LightGBM": Method(boosted_trees, "lightgbm", _for_all(), ("linear",)),
-    "aimfor": Method(ours, "aimfor", _for_each()),
-    "aimfor exact constraint": Method(
-        lambda task, aim: ours(task, aim, constraint="exact"), "aimfor", _for_each((*CONSTRAINED, "f1"))
-    ),
-    "aimfor smooth hinge": Method(lambda task, aim: ours(task, aim, surrogate="smooth_hinge"), "aimfor", _for_each()),
-    "aimfor sigmoid": Method(
-        lambda task, aim: ours(task, aim, surrogate="sigmoid", constraint="exact"), "aimfor", _for_each()
-    ),
-    "aimfor area": Method(lambda task, aim: ours(task, "aucpr"), "aimfor", _for_all()),
+    "BCE": Method(_alike(log_loss), None, _for_all()),
+    "balanced BCE": Method(_alike(balanced_log_loss), None, _for_all()),
+    "focal": Method(_alike(focal), "imbalanced-losses", _for_all()),
+    "LibAUC AUCM": Method(_alike(libauc_aucm), "libauc", _for_all()),
+    "LibAUC AP": Method(_alike(libauc_ap), "libauc", _for_all()),
+    "LibAUC pAUC": Method(_alike(libauc_pauc), "libauc", _for_all()),
+    "Cooper": Method(_alike(cooper_rates), "cooper-optim", _for_each(CONSTRAINED)),
+    "imbalanced-losses": Method(_alike(imbalanced), "imbalanced-losses", (AREA_AIMS, ("tpr@fpr<=0.01",))),
+    "scikit-learn": Method(_alike(logistic_regression), "scikit-learn", _for_all(), ("linear",), tuned_threshold),
+    "LightGBM": Method(_alike(boosted_trees), "lightgbm", _for_all(), ("linear",)),
+    "aimfor": Method(ours, "aimfor", _for_all()),
+    "aimfor without log-loss": Method(partial(ours, log_loss=0.0), "aimfor", _for_all()),
+    "aimfor bounding form": Method(partial(ours, **BOUNDING), "aimfor", _for_all()),
 }
 OURS = "aimfor"
 VARIANTS = tuple(name for name in METHODS if name.startswith("aimfor "))

@@ -11,7 +11,7 @@ fits.
 Every method has six settings; the one with the best exact metric on the rows that choose is taken, and its threshold is
 chosen there too. A rival without an objective for an aim is judged by its model all the same. methods.py tells
 how each is trained, snippets.py holds what a user writes for each and is what is timed, report.py ranks.
-`aimfor` is the bare loss with the hinge in the same loop and grid; its variants are rows of their own.
+`aimfor` is the bare loss at its defaults in the same loop and grid; its variants are rows of their own.
 
 Small sets come first, split by split, so that a run that is stopped leaves whole tables.
 """
@@ -29,7 +29,7 @@ import torch
 
 from aimfor import metrics
 from benchmarks.rivals import sections, snippets
-from benchmarks.rivals.methods import METHODS, VARIANTS, installed
+from benchmarks.rivals.methods import METHODS, OURS, VARIANTS, installed
 from benchmarks.rivals.report import CSV, draw
 from benchmarks.rivals.training import BATCH_SIZE, STEPS, Method, Task, prepared
 from benchmarks.shared import sets
@@ -55,11 +55,17 @@ QUICK_COSTS = ("BCE", "balanced BCE", "aimfor", "LibAUC AP")
 FACTOR = 2.5  # how far the ratio of a cost to that of log-loss may be off on another machine
 
 
-def run(name: str, cells: Cells, split: int, model: str, methods: tuple[str, ...], folder: Path) -> None:
+def run(
+    name: str, cells: Cells, split: int, model: str, methods: tuple[str, ...], aims: list[str], folder: Path
+) -> None:
     """The cells of one set, split and model that are not finished."""
     key = {"stage": "quality", "model": model, "set": name, "split": split}
     missing = {
-        method: [group for group in METHODS[method].shared if any(not done(cells, key, method, aim) for aim in group)]
+        method: [
+            group
+            for group in METHODS[method].shared
+            if any(aim in aims and not done(cells, key, method, aim) for aim in group)
+        ]
         for method in methods
         if model in METHODS[method].models
     }
@@ -71,11 +77,11 @@ def run(name: str, cells: Cells, split: int, model: str, methods: tuple[str, ...
     for method, groups in missing.items():
         for group in groups:
             start = time.perf_counter()
-            candidates = METHODS[method].train(task, group[0])
-            seconds = time.perf_counter() - start
+            grids = METHODS[method].train(task, group)
+            seconds = (time.perf_counter() - start) / (len(group) if method in (OURS, *VARIANTS) else 1)
             for aim in group:
                 if not done(cells, key, method, aim):
-                    measured = suite.measured(aim, chosen(task, aim, METHODS[method], candidates, seconds), task.split)
+                    measured = suite.measured(aim, chosen(task, aim, METHODS[method], grids[aim], seconds), task.split)
                     keep(cells, **key, method=method, aim=aim, **size, **measured)
         if groups:
             print(f"{name}, split {split}, {model}, {method}: done", flush=True)
@@ -142,7 +148,7 @@ def run_all(cells: Cells, arguments: argparse.Namespace) -> None:
             for split in arguments.splits:
                 for part in (main, variants):
                     for name in (one for one in group if one in arguments.sets):
-                        run(name, cells, split, model, part, folder)
+                        run(name, cells, split, model, part, arguments.aims, folder)
 
 
 def quick(arguments: argparse.Namespace) -> bool:
@@ -176,6 +182,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", choices=names, default=names, metavar="SET", help=", ".join(names))
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
+    parser.add_argument("--aims", nargs="+", choices=list(suite.AIMS), default=list(suite.AIMS))
     parser.add_argument("--splits", nargs="+", type=int, default=SPLITS)
     parser.add_argument("--data", help="folder of the data sets (default: AIMFOR_DATA, else ../shared/data)")
     parser.add_argument("--costs", action="store_true", help="only what a step costs")

@@ -1,7 +1,7 @@
 """How the methods of the rivals table are trained: the rows of a task, models side by side, the same budget."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.shared.baselines import Candidate, scaled
+from benchmarks.shared.grids import Stack
 from benchmarks.shared.sets import Features
 from benchmarks.suite import suite
 
@@ -56,17 +57,17 @@ class Run(NamedTuple):
 
 
 class Method(NamedTuple):
-    """How a method gets its candidates for an aim.
+    """How a method gets its candidates for aims.
 
     Attributes:
-        train: the candidates of its grid.
+        train: the candidates of its grid for each aim of a group.
         package: what it needs, as a distribution; None for torch alone.
-        shared: aims that one training serves, group by group; aims in no group are not served.
+        shared: aims that are trained for at once, group by group; aims in no group are not served.
         models: the kinds of model it trains.
         threshold: its own way to choose one on the rows that choose; None for that of the table.
     """
 
-    train: Callable[[Task, str], list[Candidate]]
+    train: Callable[[Task, tuple[str, ...]], dict[str, list[Candidate]]]
     package: str | None
     shared: tuple[tuple[str, ...], ...]
     models: tuple[str, ...] = ("linear", "mlp")
@@ -80,6 +81,14 @@ class Models:
         self.kind = kind
         self.each = [_model(features, kind, seed) for _ in range(count)]
         self.by_place = list(zip(*(model.parameters() for model in self.each), strict=True))
+
+    def stacked(self) -> Stack:
+        """The same models as one stack, for losses that see all of them at once."""
+        found = []
+        for place, parameters in enumerate(self.by_place):
+            each = torch.stack([parameter.detach() for parameter in parameters])  # [G, out, in] or [G, out]
+            found.append((each.permute(2, 0, 1) if place % 2 == 0 else each).contiguous().requires_grad_())
+        return Stack(found)
 
     def scores(self, X: Tensor) -> Tensor:
         """Rows [n, D] -> scores [n, G]."""
@@ -121,7 +130,12 @@ def trained(task: Task, names: list[str], start: Callable[[Models], Run]) -> lis
                 group["lr"] = rate * schedule
         run.step(rows, step)
     with torch.no_grad():
-        parts = [models.scores(X).double().numpy() for X in (task.X_validation, task.X_test)]
+        return candidates(names, *(models.scores(X) for X in (task.X_validation, task.X_test)))
+
+
+def candidates(names: Sequence[str], *scores: Tensor) -> list[Candidate]:
+    """The candidates of scores [n, G] of the rows that choose and measure; those that are not finite are left out."""
+    parts = [part.double().numpy() for part in scores]
     found = [Candidate(name, True, *(part[:, [place]] for part in parts)) for place, name in enumerate(names)]
     return [one for one in found if np.isfinite(one.validation).all() and np.isfinite(one.test).all()]
 

@@ -7,6 +7,7 @@ SCRIPTS = {
     "rivals": "benchmarks.rivals.rivals",
     "trees_default": "benchmarks.trees.default",
     "trees_costs": "benchmarks.trees.costs",
+    "long_tail": "benchmarks.long_tail.long_tail",
     "tabular_linear": "benchmarks.suite.tabular_linear",
     "cifar10_table": "benchmarks.paper.cifar10_table",
     "cifar10_linear": "benchmarks.paper.cifar10_linear",

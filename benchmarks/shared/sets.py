@@ -21,8 +21,6 @@ ARFF files of Mulan and MEKA as CSR parts; goemotions is google-research/goemoti
 import csv
 import gzip
 import io
-import re
-import tarfile
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -37,6 +35,8 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import OneHotEncoder, normalize
+
+from benchmarks.shared import texts
 
 MAX_ROWS, MAX_ROWS_MULTILABEL = 50_000, 20_000
 MAX_LABELS, MIN_POSITIVES = 100, 20
@@ -154,21 +154,21 @@ def _diabetes130(folder: Path) -> Rows:
 
 
 def _polish_bankruptcy(year: int, folder: Path) -> Rows:
-    text = _text(folder / "polish_bankruptcy" / f"{year}year.arff.gz")
+    text = texts.read_text(folder / "polish_bankruptcy" / f"{year}year.arff.gz")
     cells = _cells(text[text.lower().index("@data") + len("@data") :].strip().splitlines())
     return _table(cells[:, :-1], cells[:, -1] == "1")
 
 
 def _kddcup99(folder: Path) -> Rows:
-    lines = np.array(_text(folder / "kddcup99" / "kddcup.data_10_percent.gz").split())
+    lines = np.array(texts.read_text(folder / "kddcup99" / "kddcup.data_10_percent.gz").split())
     labels = np.isin([line.rsplit(",", 1)[1].rstrip(".") for line in lines], RARE_ATTACKS)
     index = _draw(labels, MAX_ROWS)  # first, because half a million rows of strings would not be small
     return _table(_cells(lines[index])[:, :-1], labels[index], categorical=(1, 2, 3))
 
 
 def _sms_spam(folder: Path) -> Rows:
-    lines = _tsv(folder / "sms_spam" / "SMSSpamCollection.gz")
-    return _sparse(hash_words([line[1] for line in lines]), np.array([line[0] == "spam" for line in lines]))
+    found = texts.sms_spam(folder)
+    return _sparse(hash_words(found.texts), np.array([bool(names) for names in found.names]))
 
 
 def _hiv(folder: Path) -> Rows:
@@ -184,37 +184,22 @@ def _csr_parts(name: str, folder: Path) -> Rows:
     return _multilabel(hash_columns(X), Y.toarray())
 
 
-def _goemotions(folder: Path) -> Rows:
-    lines = [line for part in ("train", "dev", "test") for line in _tsv(folder / "goemotions" / f"{part}.tsv.gz")]
-    return _multilabel(hash_words([line[0] for line in lines]), _indicator([line[1].split(",") for line in lines]))
+def _labelled(read: Callable[[Path], texts.Texts], folder: Path) -> Rows:
+    found = read(folder)
+    return _multilabel(hash_words(found.texts), texts.indicator(found.names))
 
 
-def _reuters(folder: Path) -> Rows:
-    texts, topics = [], []
-    with tarfile.open(folder / "reuters21578" / "reuters21578.tar.xz") as files:
-        for member in files:
-            file = files.extractfile(member) if member.name.endswith(".sgm") else None
-            if file is None:
-                continue
-            for document in file.read().decode("latin-1").split("<REUTERS ")[1:]:
-                opening = document[: document.index(">")]
-                if 'TOPICS="YES"' in opening and re.search('LEWISSPLIT="(TRAIN|TEST)"', opening):
-                    topics.append(re.findall("<D>(.*?)</D>", re.findall("<TOPICS>(.*?)</TOPICS>", document)[0]))
-                    texts.append(" ".join(re.findall("<(?:TITLE|BODY)>(.*?)</(?:TITLE|BODY)>", document, re.DOTALL)))
-    return _multilabel(hash_words(texts), _indicator(topics))
-
-
-def hash_words(texts: Iterable[str]) -> sparse.csr_matrix:
+def hash_words(lines: Iterable[str]) -> sparse.csr_matrix:
     """Counts of hashed lower-case words, rows of length 1."""
-    return HashingVectorizer(n_features=HASHED_FEATURES, alternate_sign=False).transform(texts)
+    return HashingVectorizer(n_features=HASHED_FEATURES, alternate_sign=False).transform(lines)
 
 
-def hash_smiles(texts: Iterable[str]) -> sparse.csr_matrix:
+def hash_smiles(lines: Iterable[str]) -> sparse.csr_matrix:
     """Counts of hashed n-grams of 1 to 3 characters, case kept, rows of length 1."""
     vectorizer = HashingVectorizer(
         analyzer="char", ngram_range=(1, 3), lowercase=False, n_features=HASHED_FEATURES, alternate_sign=False
     )
-    return vectorizer.transform(texts)
+    return vectorizer.transform(lines)
 
 
 def hash_columns(X: sparse.csr_matrix) -> sparse.csr_matrix:
@@ -266,14 +251,6 @@ def _column(positive: np.ndarray) -> np.ndarray:
     return positive.astype(np.int64)[:, None]
 
 
-def _indicator(names: Sequence[Sequence[str]]) -> np.ndarray:
-    known = sorted({name for row in names for name in row})
-    Y = np.zeros((len(names), len(known)), np.int8)
-    for row, given in zip(Y, names, strict=True):
-        row[[known.index(name) for name in given]] = 1
-    return Y
-
-
 def _read_svmlight(path: Path, features: int) -> tuple[sparse.csr_matrix, np.ndarray]:
     with gzip.open(path) as file:
         X, y = load_svmlight_file(file, n_features=features)
@@ -281,20 +258,11 @@ def _read_svmlight(path: Path, features: int) -> tuple[sparse.csr_matrix, np.nda
 
 
 def _read_csv(path: Path) -> np.ndarray:
-    return _cells(_text(path).splitlines())
+    return _cells(texts.read_text(path).splitlines())
 
 
 def _cells(lines: Iterable[str]) -> np.ndarray:
     return np.array([row for row in csv.reader(lines, skipinitialspace=True) if row])
-
-
-def _tsv(path: Path) -> list[list[str]]:
-    return [line.split("\t") for line in _text(path).split("\n") if line]
-
-
-def _text(path: Path) -> str:
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        return file.read()
 
 
 RARE_ATTACKS = [
@@ -324,8 +292,8 @@ MULTILABEL: dict[str, Callable[[Path], Rows]] = {
         name: partial(_csr_parts, name)
         for name in ("delicious", "corel5k", "bibtex", "rcv1sub1", "enron", "yeast", "tmc2007_500", "imdb_f")
     },
-    "goemotions": _goemotions,
-    "reuters21578": _reuters,
+    "goemotions": partial(_labelled, texts.goemotions),
+    "reuters21578": partial(_labelled, texts.reuters),
 }
 # Text and structures in thousands of sparse features; networks leave them out.
 TEXT = ("sms_spam", "hiv", "rcv1sub1", "goemotions", "reuters21578")

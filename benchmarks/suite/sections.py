@@ -6,7 +6,7 @@ from statistics import fmean
 
 import numpy as np
 
-from benchmarks.shared import page
+from benchmarks.shared import forms, page
 from benchmarks.shared.cells import Cells
 from benchmarks.shared.spread import Spread, spread
 from benchmarks.suite import tabular_linear
@@ -302,8 +302,8 @@ def recipe_section() -> str:
     return "\n\n".join(
         [
             "## Does one recipe do as well?",
-            "`aimfor.Loss` alone, with its defaults and six settings of rate and decay. Logistic regression is "
-            f"converged and has seven values of C. Means over {len(tabular_linear.SETS)} tables, linear models:",
+            f"`aimfor.Loss` alone, with six settings of rate and decay. {forms.TOLD} Logistic regression is converged "
+            f"and has seven values of C. Means over {len(tabular_linear.SETS)} tables, linear models:",
             page.grid(["method", *page.code(tabular_linear.AIMS)], rows),
             page.tally(differences, "pairs of table and aim"),
             page.fold(

@@ -24,6 +24,7 @@ from sklearn.model_selection import train_test_split
 import aimfor
 from benchmarks.shared import data, page
 from benchmarks.shared.cells import Cells
+from benchmarks.shared.forms import BOUNDING
 from benchmarks.shared.heads import Setting, train_heads
 from benchmarks.shared.reproduced import Reproduced, compare
 from benchmarks.shared.spread import spread
@@ -78,7 +79,7 @@ def logistic_regressions(split: Split) -> Candidates:
 
 def aimed_models(aim: str, split: Split, seed: int) -> Candidates:
     """The aim at every setting of the grid, as heads of one model."""
-    loss = aimfor.Loss(aim, num_labels=len(GRID))
+    loss = aimfor.Loss(aim, num_labels=len(GRID), **BOUNDING)
     with warnings.catch_warnings():
         # Kept as a column of the results instead.
         warnings.simplefilter("ignore", aimfor.InfeasibleConstraintWarning)

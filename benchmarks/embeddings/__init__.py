@@ -1,0 +1,1 @@
+"""Frozen embeddings of texts, and heads on them."""

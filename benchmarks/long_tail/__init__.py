@@ -1,0 +1,1 @@
+"""Losses for many rare labels, on tables and on embeddings."""
