@@ -99,10 +99,10 @@ def _searched(task: Task, observer: Observer, judged: JudgedRows) -> list[list[F
     ranks = task.data.ranks
     if ranks.size == 1:
         return ForestSearch(task, observer, judged).run()
+    own, total = len(task.data.rows), task.data.total  # for which all ranks are asked
     if ranks.number > 0:
         observer.saved(STAGE)  # which all ranks ask for together
         return ranks.first(None)
-    own, total = len(task.data.rows), task.data.total
     text = f"trees train on the rows of the first of {ranks.size} processes, {own:,} of {total:,}"
     warnings.warn(text, stacklevel=checks.callers_level())
     return ranks.first(ForestSearch(task, observer, judged).run())
