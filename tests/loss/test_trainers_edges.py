@@ -225,6 +225,19 @@ def test_messages_name_the_remedy(num_labels, scores, labels, remedy):
         aimfor.Loss("aucpr", num_labels=num_labels)(torch.randn(scores), torch.zeros(labels))
 
 
+def test_messages_of_classes_name_the_remedy():
+    loss, classes = aimfor.Loss("f1", num_labels=3, multiclass=True), torch.tensor([0, 2, -100])
+    with pytest.raises(
+        ValueError, match=r"labels must be in 0\.\.2 in every entry, got -100: pass mask=labels != -100"
+    ):
+        loss(torch.randn(3, 3), classes)
+    loss(torch.randn(3, 3), classes, mask=classes != -100)
+    with pytest.raises(ValueError, match=r"pass scores\.movedim\(1, -1\)\.flatten\(0, -2\), and labels\.flatten\(\)"):
+        loss(torch.randn(2, 3, 8, 8), torch.zeros(2, 8, 8, dtype=torch.long))
+    with pytest.raises(ValueError, match="for exclusive classes make the loss with multiclass=True"):
+        aimfor.Loss("f1", num_labels=3)(torch.randn(3, 3), torch.tensor([0, 2, 1]))
+
+
 def test_labels_of_minus_100_and_another_device_name_their_remedy():
     loss = aimfor.Loss("aucpr")
     with pytest.raises(ValueError, match="got -100: pass mask=labels != -100"):

@@ -27,6 +27,7 @@ _of_torch: Any = torch
 _is_functional = _of_torch._is_functional_tensor
 _functorch_level = _of_torch._C._functorch.maybe_current_level
 _is_wrapped = _of_torch._C._functorch.is_functorch_wrapped_tensor
+UNKNOWN_REMEDY = ": pass mask=labels != -100"
 # What every entry that is looked at must be.
 LOG_ODDS = "log-odds of scores"
 RULES = {
@@ -140,7 +141,7 @@ def sparse_labels(rows: Iterable[Collection[int] | Tensor], num_labels: int) -> 
 
 def refuse(name: str, value: object) -> NoReturn:
     """Raise the ValueError of scores, labels or weights of which an entry breaks their rule."""
-    remedy = ": pass mask=labels != -100" if name == "labels" and value == -100 else ""
+    remedy = UNKNOWN_REMEDY if name == "labels" and value == -100 else ""
     raise ValueError(f"{name} must be {RULES[name]} in every entry, got {value}{remedy}")
 
 
@@ -295,14 +296,14 @@ def _check_scores(scores: Tensor, num_labels: int, multiclass: bool) -> None:
     one_column = scores.ndim == 1 and num_labels == 1
     if not one_column and (scores.ndim != 2 or scores.shape[1] != num_labels):
         allowed = f"[B, {num_labels}]" if multiclass or num_labels > 1 else "[B] or [B, 1]"
-        remedy = ""
+        remedy, form = "", "labels.flatten()" if multiclass else "labels in the same form"
         if scores.ndim == 2 and scores.shape[1] == 2 and num_labels == 1:
             remedy = ": of a head with two logits pass logits[:, 1] - logits[:, 0]"
         elif scores.ndim > 2 and scores.shape[-1] == num_labels:
-            remedy = ": pass scores.flatten(0, -2), and labels in the same form"
+            remedy = f": pass scores.flatten(0, -2), and {form}"
         elif scores.ndim > 2:
             ways = "scores.flatten()" if num_labels == 1 else "scores.movedim(1, -1).flatten(0, -2)"
-            remedy = f": pass {ways}, and labels in the same form"
+            remedy = f": pass {ways}, and {form}"
         shape = tuple(scores.shape)
         raise ValueError(f"scores must have shape {allowed} for num_labels={num_labels}, got {shape}{remedy}")
     if not len(scores):
@@ -316,6 +317,8 @@ def _check_shapes(scores: Tensor, labels: Tensor) -> None:
             remedy = ": pass scores.squeeze(1)"
         elif scores.ndim == 1 and labels.shape == (*scores.shape, 1):
             remedy = ": pass labels.squeeze(1)"
+        elif scores.ndim == 2 and labels.shape == scores.shape[:1]:
+            remedy = ": for exclusive classes make the loss with multiclass=True"
         shape = tuple(scores.shape)
         raise ValueError(f"labels must have the shape of scores, {shape}, got {tuple(labels.shape)}{remedy}")
 
@@ -381,7 +384,9 @@ def _classes(scores: Tensor, labels: Tensor, weights: Tensor | None, mask: Tenso
         scores = scores.masked_fill(absent.unsqueeze(1), 0.0)
     outside = (labels < 0) | (labels >= classes)
     if bool(outside.any()):
-        raise ValueError(f"labels must be in 0..{classes - 1} in every entry, got {labels[outside][0].item()}")
+        first = labels[outside][0].item()
+        remedy = UNKNOWN_REMEDY if first == -100 else ""
+        raise ValueError(f"labels must be in 0..{classes - 1} in every entry, got {first}{remedy}")
     valid_scores(scores.detach())
     starts = torch.arange(rows + 1, device=labels.device)
     # Half precision has too few digits to tell the odds of sure predictions apart.
