@@ -17,17 +17,13 @@ from aimfor.loss._log_odds import log_odds
 LARGEST_SCORE, LARGEST_WEIGHT = 1e10, 1e12
 # Types that torch stores but does not calculate with.
 UNSIGNED = frozenset((torch.uint16, torch.uint32, torch.uint64))
-FLOAT8 = frozenset(
-    kind
-    for kind in vars(torch).values()
-    if isinstance(kind, torch.dtype) and kind.is_floating_point and kind.itemsize == 1
-)
+_TYPES = [kind for kind in vars(torch).values() if isinstance(kind, torch.dtype)]
+FLOAT8 = frozenset(kind for kind in _TYPES if kind.is_floating_point and kind.itemsize == 1)
 # Looked up once: they are asked about every tensor of every batch.
 _of_torch: Any = torch
 _is_functional = _of_torch._is_functional_tensor
 _functorch_level = _of_torch._C._functorch.maybe_current_level
 _is_wrapped = _of_torch._C._functorch.is_functorch_wrapped_tensor
-UNKNOWN_REMEDY = ": pass mask=labels != -100"
 # What every entry that is looked at must be.
 LOG_ODDS = "log-odds of scores"
 RULES = {
@@ -141,8 +137,12 @@ def sparse_labels(rows: Iterable[Collection[int] | Tensor], num_labels: int) -> 
 
 def refuse(name: str, value: object) -> NoReturn:
     """Raise the ValueError of scores, labels or weights of which an entry breaks their rule."""
-    remedy = UNKNOWN_REMEDY if name == "labels" and value == -100 else ""
-    raise ValueError(f"{name} must be {RULES[name]} in every entry, got {value}{remedy}")
+    got = f"{value}{_remedy(value)}" if name == "labels" else value
+    raise ValueError(f"{name} must be {RULES[name]} in every entry, got {got}")
+
+
+def _remedy(label: object) -> str:
+    return ": pass mask=labels != -100" if label == -100 else ""
 
 
 def every_entry(name: str, values: Tensor, valid: Tensor) -> None:
@@ -247,10 +247,9 @@ def _check_memory(name: str, value: Tensor) -> None:
     kind = type(value).__name__
     if kind == "Tensor":
         raise TypeError(f"{name} must be a plain tensor, got one inside of torch.func: call the loss outside of it")
-    remedy = (
-        f": pass {name}.to_local(), and say with process_group which ranks share the rows" if kind == "DTensor" else ""
-    )
-    raise TypeError(f"{name} must be a plain tensor with memory of its own, got {kind}{remedy}")
+    if kind == "DTensor":
+        kind += f": pass {name}.to_local(), and say with process_group which ranks share the rows"
+    raise TypeError(f"{name} must be a plain tensor with memory of its own, got {kind}")
 
 
 def _plain(value: Any) -> Any:
@@ -384,9 +383,8 @@ def _classes(scores: Tensor, labels: Tensor, weights: Tensor | None, mask: Tenso
         scores = scores.masked_fill(absent.unsqueeze(1), 0.0)
     outside = (labels < 0) | (labels >= classes)
     if bool(outside.any()):
-        first = labels[outside][0].item()
-        remedy = UNKNOWN_REMEDY if first == -100 else ""
-        raise ValueError(f"labels must be in 0..{classes - 1} in every entry, got {first}{remedy}")
+        got = labels[outside][0].item()
+        raise ValueError(f"labels must be in 0..{classes - 1} in every entry, got {got}{_remedy(got)}")
     valid_scores(scores.detach())
     starts = torch.arange(rows + 1, device=labels.device)
     # Half precision has too few digits to tell the odds of sure predictions apart.
