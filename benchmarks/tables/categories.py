@@ -45,7 +45,7 @@ PENALTIES = {"linear": (0.01, 0.1, 1.0, 10.0), "mlp": (1e-3, 1.0)}
 MODELS = ("linear", "mlp")
 WAYS = ("one", "hash", "target", "both")
 KNOWN, MEASURING = 12_500, 30_000
-MANY = 64
+MANY, HASHED = 64, 64
 
 
 def columns_of(rows: sets.Rows) -> dict[str, np.ndarray]:
@@ -108,11 +108,10 @@ def features(way: str, parts: Sequence[dict[str, np.ndarray]], labels: np.ndarra
     tables = [pa.table({name: _column(column) for name, column in part.items()}) for part in parts]
     preparation = Preparation().fit(tables[0])
     large = [part.name for part in preparation.parts_ if getattr(part, "buckets", 0)]
-    buckets = {"one": 1, "hash": None, "target": 1, "both": None}[way]
-    if buckets is not None:
-        preparation.parts_ = tuple(
-            replace(part, buckets=buckets) if part.name in large else part for part in preparation.parts_
-        )
+    buckets = HASHED if way in ("hash", "both") else 1
+    preparation.parts_ = tuple(
+        replace(part, buckets=buckets) if part.name in large else part for part in preparation.parts_
+    )
     found = [preparation.transform(table) for table in tables]
     if way in ("one", "hash") or not large:
         return found

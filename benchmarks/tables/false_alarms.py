@@ -29,7 +29,7 @@ from benchmarks.tables import raw_tables
 NAME = "false_alarms"
 SPLITS = range(3)
 NONE = "none"
-OPTIONS = {"model": "linear", "steps": 20}
+OPTIONS = {"model": "linear", "surrogate": "log", "steps": 20}
 
 
 def run(cells: Cells, name: str, split: int, folder: Path) -> None:

@@ -137,3 +137,16 @@ def test_cells_that_a_spreadsheet_would_run_are_marked(tmp_path):
     with open_writer(tmp_path / "a.parquet") as write:
         write(pa.table({"=name": cells}))
     assert pd.read_parquet(tmp_path / "a.parquet")["=name"].tolist()[:2] == ["=cmd()", "+1+2"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (("--model", "mlp", *(("--hidden", "100000") * 3)), 1, "not enough memory for this model"),
+        (("--hidden", "1000000000"), 2, "less than or equal to 100000"),
+        (("--restarts", "100000000"), 2, "less than or equal to 1000"),
+    ],
+)
+def test_absurd_options_are_answered_in_a_sentence(command, rows, tmp_path, options, code, words):
+    ended, said = command("fit", rows, "--label", "y", "--aim", "f1", *options, "--out", tmp_path / "run")
+    assert (ended, words in said) == (code, True)

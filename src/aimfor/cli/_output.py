@@ -46,6 +46,11 @@ def told_in_one_sentence() -> Iterator[None]:
         except (ValueError, ModuleNotFoundError, OverflowError, MemoryError) as error:
             say(f"error: {' '.join(str(error).split()) or 'not enough memory'}", err=True)
             raise typer.Exit(1) from error
+        except RuntimeError as error:  # torch has no class of its own for memory that the CPU lacks
+            if "allocate memory" not in str(error):
+                raise
+            say("error: not enough memory for this model: choose a smaller one", err=True)
+            raise typer.Exit(1) from error
 
 
 def say(text: str, *, err: bool = False) -> None:

@@ -21,7 +21,7 @@ from aimfor.tables._text_types import Meaning
 pc: Any = pyarrow.compute  # its functions are made at run time, where a type checker does not see them
 
 MOST_CATEGORIES = 64  # of a column, that get a feature of their own
-CATEGORY_BUCKETS = 64  # features that the rarer categories share
+CATEGORY_BUCKETS = 1  # features that the rarer categories share; 64 measured worse, see benchmarks/README.md
 WORD_BUCKETS = 1024  # features that the words of a text share
 WORD = re.compile(r"\w+")
 

@@ -27,7 +27,7 @@ class Preparation(TransformerMixin, BaseEstimator):
     """Turns columns of numbers, booleans, dates and texts into float32 features, for rows of any order of columns.
 
     Numbers are centred and scaled; a missing one becomes the mean. Of the categories of a column the 64 most frequent
-    have a feature each, which is 1 or 0; rarer ones share 64 more by their hash. Dates become year, month, weekday,
+    have a feature each, which is 1 or 0; rarer ones share one more. Dates become year, month, weekday,
     hour and days since the first. Words and pairs of words of longer texts share features by their hash. Where training
     rows lacked values, one more feature marks the rows that do. Other columns are ignored.
 
