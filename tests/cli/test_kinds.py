@@ -61,7 +61,7 @@ def test_trees_keep_to_the_memory_limit_and_scoring_streams(command, rows, tmp_p
     # 960 training rows have three columns for trees: 4 bytes each.
     monkeypatch.setattr(fitting, "train", lambda one, data, run, memory: real(one, data, run, 400 * 3 * 4))
     dataset = fitting.Job.dataset
-    monkeypatch.setattr(fitting.Job, "dataset", lambda job, folder: dataset(replace(job, memory=10_000), folder))
+    monkeypatch.setattr(fitting.Job, "dataset", lambda job, *others: dataset(replace(job, memory=10_000), *others))
     said = command("fit", rows, *FIT, "--model", "trees", "--out", tmp_path / "run")
     told = re.search(r"trees train on 400 of ([\d,]+) rows, as the memory limit.*: all (\d+) with a label", said.err)
     assert told, said.err
