@@ -143,8 +143,8 @@ def test_cells_that_a_spreadsheet_would_run_are_marked(tmp_path):
     ("options", "code", "words"),
     [
         (("--model", "mlp", *(("--hidden", "100000") * 3)), 1, "not enough memory for this model"),
-        (("--hidden", "1000000000"), 2, "less than or equal to 100000"),
-        (("--restarts", "100000000"), 2, "less than or equal to 1000"),
+        (("--hidden", "1000000000"), 1, "--hidden must be at most 100,000"),
+        (("--restarts", "100000000"), 1, "--restarts must be at most 1,000"),
     ],
 )
 def test_absurd_options_are_answered_in_a_sentence(command, rows, tmp_path, options, code, words):

@@ -43,12 +43,12 @@ Model = Annotated[str, typer.Option(help='"auto" for the best kind or an average
 Budget = Annotated[float | None, typer.Option(min=0, help="Seconds after which training stops with the best so far.")]
 Hidden = Annotated[
     list[int] | None,
-    typer.Option(min=1, max=100_000, help="Width of a hidden layer of the mlp. Repeat it for more layers."),
+    typer.Option(min=1, help="Width of a hidden layer of the mlp. Repeat it for more layers."),
 ]
 Surrogate = Annotated[str, typer.Option(help='"auto" tries several and log-loss. Or one of them: "hinge", "log", ...')]
 Constraint = Annotated[str, typer.Option(help='"surrogate" or "exact", for a single surrogate.')]
 Solver = Annotated[str, typer.Option(help='"sgd", or "lp" or "search" for the exact optimum of small linear problems.')]
-Restarts = Annotated[int, typer.Option(min=0, max=1000, help="Candidates that start from scratch, for each recipe.")]
+Restarts = Annotated[int, typer.Option(min=0, help="Candidates that start from scratch, for each recipe.")]
 Confidence = Annotated[
     float | None, typer.Option(help="Probability, such as 0.95, that the constraint holds on new data.")
 ]
@@ -114,6 +114,9 @@ def job_options(
 
     if not data:
         return None
+    for name, value, most in (("restarts", restarts, 1000), *(("hidden", width, 100_000) for width in hidden or ())):
+        if value > most:
+            raise ValueError(f"--{name} must be at most {most:,}, got {value:,}")
     options: dict[str, Any] = {
         "model": model,
         "surrogate": surrogate,
