@@ -544,14 +544,15 @@ def test_columns_that_exist_do_not_warn():
 
 GOOD = {"y_true": [0, 1, 1], "y_score": [0.1, 0.4, 0.8]}
 
+TEXTS = ": compare texts with the positive one, as in y == 'yes'"
 BAD_ARRAYS = [
     ("y_true", [0, 1, 2], ValueError, r"y_true must be 0 or 1 in every entry, got 2\.0"),
     ("y_true", [-1, 1, 1], ValueError, r"y_true must be 0 or 1 in every entry, got -1\.0"),
     ("y_true", [0, 1, np.nan], ValueError, r"y_true must be 0 or 1 in every entry, got nan"),
     ("y_true", [0, 1, 0.5], ValueError, r"y_true must be 0 or 1 in every entry, got 0\.5"),
-    ("y_true", ["0", "1", "1"], TypeError, r"y_true must hold real numbers, got dtype <U1"),
-    ("y_true", [0, None, 1], TypeError, r"y_true must hold real numbers, got dtype object"),
-    ("y_true", None, TypeError, r"y_true must hold real numbers, got dtype object"),
+    ("y_true", ["0", "1", "1"], TypeError, r"y_true must hold real numbers, got dtype <U1" + TEXTS),
+    ("y_true", [0, None, 1], TypeError, r"y_true must hold real numbers, got dtype object" + TEXTS),
+    ("y_true", None, TypeError, r"y_true must hold real numbers, got dtype object" + TEXTS),
     ("y_true", 1, ValueError, r"y_true must have shape \[n\] or \[n, num_labels\], got \(\)"),
     ("y_true", [[[0, 1, 1]]], ValueError, r"y_true must have shape \[n\] or \[n, num_labels\], got \(1, 1, 3\)"),
     ("y_true", [[0, 1], [1]], ValueError, r"y_true must be a rectangular array, got rows of unequal length"),
@@ -574,7 +575,12 @@ BAD_ARRAYS = [
         for sign in (1, -1)
     ),
     ("y_score", [0.1, 0.4], ValueError, r"y_score must have the shape of y_true, \(3,\), got \(2,\)"),
-    ("y_score", [[0.1], [0.4], [0.8]], ValueError, r"y_score must have the shape of y_true, \(3,\), got \(3, 1\)"),
+    (
+        "y_score",
+        [[0.1], [0.4], [0.8]],
+        ValueError,
+        r"y_score must have the shape of y_true, \(3,\), got \(3, 1\): pass y_score\[:, 0\]",
+    ),
     ("y_score", 0.5, ValueError, r"y_score must have the shape of y_true, \(3,\), got \(\)"),
     ("sample_weight", [1, -1, 1], ValueError, r"sample_weight must be finite and >= 0 in every entry, got -1\.0"),
     ("sample_weight", [1, np.nan, 1], ValueError, r"sample_weight must be finite and >= 0 in every entry, got nan"),

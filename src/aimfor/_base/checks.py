@@ -47,7 +47,9 @@ def metric_arrays(
     if labels.size == 0:
         raise ValueError(f"y_true must not be empty, got shape {labels.shape}")
     if scores.shape != labels.shape:
-        raise ValueError(f"y_score must have the shape of y_true, {labels.shape}, got {scores.shape}")
+        columns = scores.shape[1:] if scores.shape[:-1] == labels.shape else ()
+        remedy = {(2,): ": pass y_score[:, 1]", (1,): ": pass y_score[:, 0]"}.get(columns, "")
+        raise ValueError(f"y_score must have the shape of y_true, {labels.shape}, got {scores.shape}{remedy}")
     all_entries("y_true", labels, (labels == 0) | (labels == 1), "0 or 1")
     return MetricArrays(labels == 1, scores, _metric_weights(sample_weight, labels.shape))
 
@@ -91,7 +93,8 @@ def _real_array(name: str, values: ArrayLike | torch.Tensor) -> np.ndarray:
     except ValueError:
         raise ValueError(f"{name} must be a rectangular array, got rows of unequal length") from None
     if array.dtype.kind not in "biuf":
-        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+        remedy = ": compare texts with the positive one, as in y == 'yes'" if name == "y_true" else ""
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}{remedy}")
     return array
 
 
