@@ -10,10 +10,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from watch import Watch
+from file_watch import Watch
+from fuzz_cases import CASES, PRECIOUS, Material
 
 from aimfor import cli
-from cases import CASES, PRECIOUS, Material
 
 WATCH = Watch()
 CODES = (0, 1, 2, 3, 4, 130)

@@ -1,4 +1,4 @@
-"""Calls of the loss with drawn shapes, types, layouts and subclasses of tensors; test_fuzz.py runs it in a process.
+"""Calls of the loss with drawn shapes, types, layouts and subclasses of tensors, which a test runs in a process.
 
 Each call ends in a result equal to that of the reference engine, or in a Python exception. The last line counts both.
 """
