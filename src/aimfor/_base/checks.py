@@ -47,8 +47,8 @@ def metric_arrays(
     if labels.size == 0:
         raise ValueError(f"y_true must not be empty, got shape {labels.shape}")
     if scores.shape != labels.shape:
-        columns = scores.shape[1:] if scores.shape[:-1] == labels.shape else ()
-        remedy = {(2,): ": pass y_score[:, 1]", (1,): ": pass y_score[:, 0]"}.get(columns, "")
+        columns = scores.shape[1] if scores.ndim == 2 and scores.shape[:1] == labels.shape else 0
+        remedy = f": pass y_score[:, {columns - 1}]" if columns in (1, 2) else ""
         raise ValueError(f"y_score must have the shape of y_true, {labels.shape}, got {scores.shape}{remedy}")
     all_entries("y_true", labels, (labels == 0) | (labels == 1), "0 or 1")
     return MetricArrays(labels == 1, scores, _metric_weights(sample_weight, labels.shape))
