@@ -10,7 +10,7 @@ from scipy import stats
 import aimfor
 from aimfor import LowConfidenceWarning, OperatingPoint, operating_point
 from aimfor.operating_points import choose_points
-from aimfor.operating_points._confidence import CONFIDENCES, walk_reaches, walk_tails, walked
+from aimfor.operating_points._confidence import CONFIDENCES, walk_reaches, walk_starts, walk_tails, walked
 from aimfor.operating_points._rows import LabelRows
 
 AIMS = ["recall@precision>=0.8", "precision@recall>=0.8", "tpr@fpr<=0.05", "fpr@tpr>=0.8"]
@@ -73,6 +73,58 @@ def test_a_walk_reaches_what_it_walks_through(seed, target):
     for level in (0.02, 0.2, 0.5, 0.9, 0.99):
         through = walked(tails, target, level)
         assert [walk_reaches(count, tails, target, level) for count in range(tails.size)] == through.tolist()
+
+
+@pytest.mark.parametrize("target", [0.01, 0.3, 0.5, 0.8, 0.95])
+@pytest.mark.parametrize("prior", [0.1, 0.9])
+def test_what_is_certified_at_a_confidence_is_certified_at_every_lower_one(target, prior):
+    rng = np.random.default_rng(2)
+    for size in (5, 40, 150, 1000):
+        labels, scores = draw(rng, size, prior=prior)
+        tails = walk_tails(LabelRows(labels, scores.round(1), None), target)
+        before = np.zeros(size + 1, dtype=bool)
+        for level in (0.001, 0.01, 0.05, 0.1, 0.2, 0.21, 0.3, 0.5, 0.7, 0.99):
+            through = walked(tails, target, level)
+            assert not (before & ~through).any()
+            before = through
+
+
+@pytest.mark.parametrize("n", [10, 1000, 100_000])
+@pytest.mark.parametrize("target", [0.01, 0.5, 0.9, 0.999])
+def test_shares_of_starts_use_up_the_level_and_no_more(n, target):
+    for level in (0.001, 0.05, 0.2, 0.3, 0.5, 0.99):
+        starts, shares = walk_starts(n, target, level)
+        assert sum(shares) == pytest.approx(level)
+        assert min(shares) > 0
+        assert starts == sorted(set(starts))
+
+
+@pytest.mark.parametrize("confidence", [None, 0.5, 0.9])
+def test_the_order_of_rows_does_not_matter(confidence):
+    rng = np.random.default_rng(4)
+    for _ in range(10):
+        labels, scores = draw(rng, 400, prior=0.5)
+        scores = scores.round(0)
+        point = choose_points(labels, scores, "recall@precision>=0.7", confidence=confidence)
+        for _ in range(5):
+            order = rng.permutation(400)
+            assert choose_points(labels[order], scores[order], "recall@precision>=0.7", confidence=confidence) == point
+
+
+@pytest.mark.parametrize("level", [0.05, 0.3])
+def test_the_order_of_tied_rows_breaks_no_promise(level):
+    """Blocks of equal scores, the upper ones below the precision or just at it: the hardest case for a walk."""
+    rng, draws, target = np.random.default_rng(6), 2000, 0.8
+    blocks, shares = np.array([4, 3, 2, 1, 0]), np.array([0.8, 0.78, 0.82, 0.79, 0.1])
+    mass = np.array([0.15, 0.1, 0.2, 0.15, 0.4])
+    precision = dict(zip(blocks, np.cumsum(shares * mass) / np.cumsum(mass), strict=True))
+    broken = 0
+    for _ in range(draws):
+        block = rng.choice(5, 300, p=mass)
+        labels, scores = rng.random(300) < shares[block], blocks[block].astype(float)
+        point = choose_points(labels, scores, f"recall@precision>={target}", confidence=1 - level)
+        broken += point.threshold is not None and precision[point.threshold] < target
+    assert broken <= stats.binom.isf(1e-4, draws, level)
 
 
 def test_the_claim_for_precision_is_the_highest_of_an_unbroken_run():
