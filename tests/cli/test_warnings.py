@@ -146,6 +146,37 @@ def test_rows_that_the_model_was_fitted_on_are_noticed_in_another_file(command, 
     assert out["labels"][0]["on"] == "rows that it was partly fitted on"
 
 
+FITTED = {
+    "a twentieth": (lambda: rows().sample(frac=0.05, random_state=0), True),
+    "a fifth": (lambda: rows().sample(frac=0.2, random_state=0), True),
+    "all": (lambda: rows().sample(frac=1, random_state=0), True),
+    "fresh": (lambda: rows(seed=1), False),
+    "half of them": (lambda: pd.concat([rows().sample(100, random_state=0), rows(100, seed=1)]), True),
+    "a few copies": (lambda: pd.concat([rows().sample(10, random_state=0), rows(seed=1)]), False),
+}
+
+
+@pytest.mark.parametrize("case", FITTED)
+def test_the_share_of_the_evaluated_rows_counts(case, command, model, tmp_path):
+    make, known = FITTED[case]
+    make().to_csv(tmp_path / "part.csv", index=False)
+    code, out, err = command("evaluate", model, tmp_path / "part.csv", "--json")
+    assert code == 0, err
+    assert ([one["kind"] for one in out["warnings"]] == ["fitted on"]) == known
+    assert ("the model was fitted on about" in err) == known
+
+
+def test_a_folder_without_the_limit_of_its_hashes_still_knows_its_rows():
+    from aimfor.cli._score import _fitted_text
+
+    hashes = np.arange(100, dtype=np.uint64)
+    data = {"row_hashes": [f"{code:016x}" for code in range(50)]}
+    assert "about 100% of the rows that the model was fitted on are among these" in (_fitted_text(data, hashes) or "")
+    assert _fitted_text(data, hashes + np.uint64(50)) is None
+    for broken in ({"row_hash_limit": "x", "row_chance": 0.0}, {"row_hash_limit": "f" * 16, "row_chance": "0"}):
+        assert _fitted_text(data | broken, hashes + np.uint64(50)) is None
+
+
 @pytest.mark.parametrize("name", ["breast cancer", "digits", "wine", "made"])
 def test_there_is_no_false_alarm_on_public_tables(name, command, tmp_path):
     if name == "made":

@@ -180,7 +180,7 @@ def _fit(
 
 def _data_facts(job: Job, fitted: Fitted, labels: list[dict[str, Any]]) -> dict[str, Any]:
     """What later commands need to know of the data, for model.json."""
-    dataset = fitted.dataset
+    dataset, rows = fitted.dataset, fitted.dataset.row_hashes
     return {
         "label_columns": list(job.labels),
         "labels": list(dataset.label_names),
@@ -191,7 +191,9 @@ def _data_facts(job: Job, fitted: Fitted, labels: list[dict[str, Any]]) -> dict[
         "profile": profile_of(dataset.summary["columns"]),
         "alerts": [alert_share(one["operating"]) for one in labels],
         "scores": reference_scores(fitted),
-        "row_hashes": list(dataset.row_hashes or ()),
+        "row_hashes": list(rows.hashes) if rows else [],
+        "row_hash_limit": rows and rows.limit,
+        "row_chance": rows and rows.chance,
     }
 
 

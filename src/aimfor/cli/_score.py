@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from aimfor.model_folder import LoadedModel, load_model
 from aimfor.operating_points import OperatingPoint, one_per_label
 from aimfor.report import measure_label
 from aimfor.tables import (
+    FittedRows,
     Matrix,
     ReadOptions,
     Table,
@@ -344,10 +345,27 @@ def _which_rows(
     """Which rows were measured, in words, and a remark where the model was fitted on some of them."""
     if source.fingerprint == scorer.data.get("fingerprint"):
         return "the rows it was fitted on", None
-    sample = _texts(scorer.data.get("row_hashes")) or []
-    sample = [code for code in sample if len(code) == 16 and set(code) <= set("0123456789abcdef")]
-    share = fitted_share(np.concatenate(hashes), tuple(sample)) if hashes and sample else 0.0
-    if share < FITTED_SHARE:
+    text = _fitted_text(scorer.data, np.concatenate(hashes)) if hashes else None
+    if text is None:
         return "rows of files it was not fitted on", None
-    text = f"about {share:.0%} of the rows that the model was fitted on are among these: the numbers flatter it"
     return "rows that it was partly fitted on", {"kind": "fitted on", "column": None, "text": text}
+
+
+def _fitted_text(data: dict[str, Any], hashes: np.ndarray) -> str | None:
+    """How many of some rows the model was fitted on, in words; None where there are none to speak of."""
+    sample = tuple(code for code in _texts(data.get("row_hashes")) or [] if _is_hash(code))
+    if not sample:
+        return None
+    limit, chance = data.get("row_hash_limit"), data.get("row_chance")
+    known = isinstance(chance, (int, float)) and 0 <= chance <= 1
+    share = FittedRows(sample, limit, chance).share_among(hashes) if known and _is_hash(limit) else None
+    if share is not None:
+        return f"the model was fitted on about {share:.0%} of these rows: the numbers flatter it"
+    share = fitted_share(hashes, sample)  # folders of earlier versions have no limit
+    if share < FITTED_SHARE:
+        return None
+    return f"about {share:.0%} of the rows that the model was fitted on are among these: the numbers flatter it"
+
+
+def _is_hash(code: Any) -> TypeGuard[str]:
+    return isinstance(code, str) and len(code) == 16 and set(code) <= set("0123456789abcdef")

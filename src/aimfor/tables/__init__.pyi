@@ -5,6 +5,7 @@ from ._dataset import SplitPart as SplitPart
 from ._dataset import features_of as features_of
 from ._dataset import labels_of as labels_of
 from ._dataset import prepare as prepare
+from ._duplicates import FittedRows as FittedRows
 from ._duplicates import fitted_share as fitted_share
 from ._duplicates import hashed as hashed
 from ._features import column_facts as column_facts

@@ -16,7 +16,14 @@ from aimfor._base.errors import DataError
 from aimfor._base.ranks import ALONE, Ranks, RowShare
 from aimfor._base.stored_rows import RowWriter, StoredRows
 from aimfor.tables._columns import check_name, said
-from aimfor.tables._duplicates import MOST_COMPARED, hash_sample, label_codes, row_hashes, with_twins_together
+from aimfor.tables._duplicates import (
+    MOST_COMPARED,
+    FittedRows,
+    hash_sample,
+    label_codes,
+    row_hashes,
+    with_twins_together,
+)
 from aimfor.tables._labels import Labels, read_labels
 from aimfor.tables._matrix import Matrix, widened
 from aimfor.tables._preparation import Preparation
@@ -77,7 +84,7 @@ class Dataset:
     summary: dict[str, Any]
     fingerprint: str
     remarks: tuple[Remark, ...] = ()
-    row_hashes: tuple[str, ...] | None = None
+    row_hashes: FittedRows | None = None
     share: RowShare | None = None
 
     @property
@@ -144,8 +151,7 @@ def prepare(
     )
     wishes: dict[str, Any] = {"others": others, "numeric": numeric, "categorical": categorical, "drop": drop}
     preparation = Preparation.learn(source, split == 0, **wishes)
-    remarks = list(source.remarks)
-    share = source.share
+    remarks, share = list(source.remarks), source.share
     twins = row_hashes(source, preparation) if share.total <= MOST_COMPARED else None
     everyones = split if twins is None else share.collect(split)
     if twins is not None:

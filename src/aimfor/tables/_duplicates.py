@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,9 @@ from aimfor.tables._table import BatchSource, Remark, Table
 
 MOST_COMPARED = 2_000_000  # rows that are compared with each other
 HASHES = 256  # of training rows, that a model keeps
+# Training rows among others, beyond those by chance, from which on they are remarkable: their number, their share, and
+# standard deviations of their number by chance.
+FEWEST_FITTED, LEAST_FITTED, DEVIATIONS = 3, 0.1, 4.0
 # What chance is judged by: sets of columns, rows for which twins are expected, and rows in which they are looked for.
 MOST_SINGLE, HALVES, MOST_ASKED, MOST_SEARCHED = 64, 4, 2000, 200_000
 DIFFERENT = 0.05  # share of the groups of equal rows with different labels, from which on they are no copies
@@ -193,15 +197,45 @@ def _num_equal(sought: np.ndarray, found: np.ndarray) -> np.ndarray:
     return np.searchsorted(found, sought, side="right") - np.searchsorted(found, sought, side="left")
 
 
-def hash_sample(hashes: np.ndarray, split: np.ndarray) -> tuple[str, ...] | None:
-    """Hashes of some training rows; None where rows that were not trained on have many of them too."""
-    train, others = np.unique(hashes[split == 0]), hashes[(split == 1) | (split == 2)]
-    sample = train[:: max(1, len(train) // HASHES)][:HASHES]
-    if len(sample) < 20 or np.isin(sample, others).mean() > 0.1:
+class FittedRows(NamedTuple):
+    """What a model keeps of its training rows, to know them again.
+
+    Attributes:
+        hashes: the smallest ones of the rows that no held-out row equals, as hexadecimal digits.
+        limit: all such hashes up to this one are kept.
+        chance: the share of the held-out rows that equal a training row.
+    """
+
+    hashes: tuple[str, ...]
+    limit: str
+    chance: float
+
+    def share_among(self, hashes: np.ndarray) -> float | None:
+        """The share of some rows that are training rows; None where chance explains those that are."""
+        near = np.unique(hashes)
+        near = near[near <= int(self.limit, 16)]
+        found = int(np.isin(near, _codes(self.hashes)).sum())
+        by_chance = self.chance * len(near)
+        needed = max(FEWEST_FITTED, LEAST_FITTED * len(near), DEVIATIONS * np.sqrt(by_chance))
+        return found / len(near) if found - by_chance >= needed else None
+
+
+def hash_sample(hashes: np.ndarray, split: np.ndarray) -> FittedRows | None:
+    """What to keep of the training rows; None where many of them equal rows that were not trained on."""
+    train, others = np.unique(hashes[split == 0]), np.unique(hashes[(split == 1) | (split == 2)])
+    known = np.isin(train, others)
+    if len(train) < 20 or known.mean() > 0.1:
         return None
-    return tuple(f"{code:016x}" for code in sample.tolist())
+    kept = train[~known]
+    limit = kept[HASHES - 1] if len(kept) > HASHES else np.uint64(2**64 - 1)
+    chance = float(known.sum() / len(others)) if len(others) else 0.0
+    return FittedRows(tuple(f"{code:016x}" for code in kept[:HASHES].tolist()), f"{int(limit):016x}", chance)
 
 
-def fitted_share(hashes: np.ndarray, sample: tuple[str, ...]) -> float:
-    """The share of the kept training rows that are among some rows."""
-    return float(np.isin(np.array([int(code, 16) for code in sample], dtype=np.uint64), hashes).mean())
+def fitted_share(hashes: np.ndarray, sample: Sequence[str]) -> float:
+    """The share of some training rows that are among other rows."""
+    return float(np.isin(_codes(sample), hashes).mean())
+
+
+def _codes(texts: Sequence[str]) -> np.ndarray:
+    return np.array([int(text, 16) for text in texts], dtype=np.uint64)
