@@ -357,8 +357,9 @@ def _fitted_text(data: dict[str, Any], hashes: np.ndarray) -> str | None:
     if not sample:
         return None
     limit, chance = data.get("row_hash_limit"), data.get("row_chance")
-    known = isinstance(chance, (int, float)) and 0 <= chance <= 1
-    share = FittedRows(sample, limit, chance).share_among(hashes) if known and _is_hash(limit) else None
+    share = None
+    if _is_hash(limit) and isinstance(chance, (int, float)) and 0 <= chance <= 1:
+        share = FittedRows(sample, limit, chance).share_among(hashes)
     if share is not None:
         return f"the model was fitted on about {share:.0%} of these rows: the numbers flatter it"
     share = fitted_share(hashes, sample)  # folders of earlier versions have no limit
