@@ -3,7 +3,10 @@
 import json
 
 import pytest
+import safetensors.torch
+import torch
 from pyarrow import fs
+from test_ranks import ended, fitted, start
 
 import aimfor
 from aimfor.cli._commands import app
@@ -91,6 +94,25 @@ def test_the_model_and_its_scores_are_those_from_disk_whatever_answers_fail(prox
     assert json.loads(run(capsys, "evaluate", "s3://bucket/first/run", "s3://bucket/first/rows/", "--json")) == measured
     proxy.spoil()
     assert aimfor.load("s3://bucket/first/run").predict(rows_of(20)).tolist()
+
+
+@pytest.mark.slow
+def test_two_processes_fit_from_storage_into_storage_the_model_from_disk(proxy, shards, tmp_path):
+    for shard in shards:
+        put(shard, "s3://bucket/ranks/rows")
+    here = fitted(2, tmp_path / "rows", tmp_path / "run", *FIT)
+    proxy.spoil(0.1)
+    for code, _, err in ended(start(2, "s3://bucket/ranks/rows/", *FIT, "--out", "s3://bucket/ranks/run")):
+        assert code == 0, err
+    assert sum(proxy.spoil().values()) > 0, "some answers failed"
+    remote, local = as_path("s3://bucket/ranks/run"), fitted(2, "s3://bucket/ranks/rows/", tmp_path / "local", *FIT)
+    names = sorted(path.name for path in (tmp_path / "run").iterdir())
+    assert sorted(path.name for path in remote.iterdir()) == names
+    assert not (remote / ".work").exists()
+    for name, tensor in safetensors.torch.load((remote / "model.safetensors").read_whole(10**7)).items():
+        assert torch.equal(tensor, here[1][name]), name
+        assert torch.equal(local[1][name], here[1][name]), name
+    assert facts_of((remote / "model.json").read_whole(10**7)) == facts_of((tmp_path / "run/model.json").read_text())
 
 
 @pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz", "rows.feather"])
