@@ -32,7 +32,7 @@ from benchmarks.shared.data import data_folder
 from benchmarks.shared.sets import BINARY, load
 
 NAME = "decisions_own_promises"
-SPLITS = 1
+SPLITS = 3
 MAX_ROWS, STEPS = 6_000, 500
 CONFIDENCE = 0.95
 MOST_COLUMNS = 500  # of a CSV file for the program; the others are left to `Classifier`

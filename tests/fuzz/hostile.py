@@ -168,7 +168,7 @@ def tensors(data: bytes, random: Random) -> bytes:
     size = int.from_bytes(data[:8], "little")
     try:
         header = json.loads(data[8 : 8 + size])
-    except ValueError:  # damaged before
+    except (ValueError, RecursionError):  # damaged before
         header = None
     if header is None or random.random() < 0.4:
         return damaged(data, random)

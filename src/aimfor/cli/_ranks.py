@@ -20,6 +20,8 @@ from aimfor.training import Observer, SavedState
 
 # How long a rank waits for the others. A rank that died is noticed at once, as its connections close.
 PATIENCE = timedelta(minutes=30)
+# The same before there are connections, when nobody would notice.
+MEETING = timedelta(minutes=2)
 # What gloo says of connections that are gone.
 LOST = re.compile(r"gloo|connection|timed out|timeout|peer|socket|store", re.IGNORECASE)
 
@@ -74,7 +76,7 @@ def torchrun_ranks() -> Iterator[Ranks]:
         yield ALONE
         return
     before = signal.signal(signal.SIGTERM, _stopped)  # with which torchrun ends the others when one has died
-    distributed.init_process_group("gloo", timeout=PATIENCE)
+    _meet()
     ranks = TorchRanks()
     try:
         with warnings.catch_warnings():
@@ -84,19 +86,33 @@ def torchrun_ranks() -> Iterator[Ranks]:
     except RuntimeError as error:
         if not LOST.search(str(error)):
             raise
-        raise LostRankError(_sentence(ranks)) from error
+        raise LostRankError(_sentence("ended")) from error
     finally:
         signal.signal(signal.SIGTERM, before)
         distributed.destroy_process_group()
 
 
+def _meet() -> None:
+    """Connect all ranks."""
+    try:
+        distributed.init_process_group("gloo", timeout=MEETING)
+    except RuntimeError as error:
+        if not LOST.search(str(error)):
+            raise
+        minutes = MEETING.total_seconds() / 60
+        raise LostRankError(_sentence(f"ended, or did not start within {minutes:g} minutes")) from error
+    distributed.distributed_c10d._set_pg_timeout(PATIENCE)
+
+
 def _stopped(number: int, frame: Any) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise LostRankError(_sentence(TorchRanks()))
+    raise LostRankError(_sentence("ended"))
 
 
-def _sentence(ranks: Ranks) -> str:
-    return f"rank {ranks.number} of {ranks.size} stops, as another rank ended: start again with --resume to go on"
+def _sentence(happened: str) -> str:
+    # By its environment, as a signal may come before the ranks have met.
+    who = f"rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']}"
+    return f"{who} stops, as another rank {happened}: start again with --resume to go on"
 
 
 class Follower(Observer):
