@@ -33,7 +33,7 @@ demo: $(VENV)/.installed-demo
 test: $(VENV)/.installed-dev $(VENV)/.browser $(S3)/.installed
 	$(PYTEST)
 
-slow: $(VENV)/.installed-dev $(VENV)/.browser $(VENV)/.postgresql $(S3)/.installed
+slow: $(VENV)/.installed-dev $(VENV)/.browser $(VENV)/.postgresql $(VENV)/.spark $(S3)/.installed
 	$(PYTEST) -m slow
 
 bench: $(VENV)/.installed-dev
@@ -109,6 +109,14 @@ $(VENV)/.postgresql: $(VENV)/.made
 	@[ -d /usr/lib/postgresql ] || { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null \
 	  && { apt-get update -qq; apt-get install -y -qq --no-install-recommends postgresql; } > /dev/null 2>&1; } \
 	  || echo "PostgreSQL could not be installed: the tests of it will be skipped"
+	touch $@
+
+# One slow test runs a recipe for Spark, which needs Java. Where they cannot be installed, it is skipped with a reason.
+$(VENV)/.spark: $(VENV)/.installed-dev
+	@{ { command -v java > /dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null \
+	  && apt-get update -qq && apt-get install -y -qq --no-install-recommends default-jre-headless; }; } \
+	  && $(BIN)/python -m pip install --quiet -c constraints.txt pyspark; } > /dev/null 2>&1 \
+	  || echo "Spark could not be installed: the test of its recipe will be skipped"
 	touch $@
 
 $(VENV)/.made:

@@ -76,7 +76,7 @@ def test_trees_keep_to_the_memory_limit_and_scoring_streams(command, rows, tmp_p
 
 def test_the_page_and_the_facts_show_kinds_and_importance(command, rows, tmp_path):
     said = command("fit", rows, *FIT, "--out", tmp_path / "run")
-    assert re.search(r"^Chosen on validation rows, of \d+ candidates: .*\.$", said.out, re.MULTILINE)
+    assert re.search(r"^Chosen on rows held out of training, of \d+ candidates: .*\.$", said.out, re.MULTILINE)
     assert re.search(r"^Strongest columns, by how much aucpr falls .*: (town|age) \(", said.out, re.MULTILINE)
     facts = json.loads((tmp_path / "run" / "metrics.json").read_text())
     shown = {(one["kind"], one["log_loss"]) for one in facts["kinds"]}

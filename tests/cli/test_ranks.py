@@ -69,6 +69,22 @@ def assert_equal_models(one, other, tolerance=1e-5):
     assert [entry["chosen"] for entry in other[0]["history"]] == [entry["chosen"] for entry in one[0]["history"]]
 
 
+def assert_same_run(one, other):
+    """The same rows, preparation and log-loss candidates.
+
+    Rounding depends on the number of ranks. In a long training of networks it grows until another of several nearly
+    equal candidates may be chosen, whether the run was interrupted or not. So weights are compared after short ones.
+    """
+    assert one[0]["preparation"].keys() == other[0]["preparation"].keys()
+    assert [entry["name"] for entry in other[0]["history"]] == [entry["name"] for entry in one[0]["history"]]
+    values = [
+        [entry["value"] for entry in facts["history"] if entry["name"].startswith(("log-loss", "balanced log-loss"))]
+        for facts in (one[0], other[0])
+    ]
+    assert len(values[0]) > 1
+    assert values[0] == pytest.approx(values[1], abs=1e-6)
+
+
 def test_two_processes_fit_the_model_of_one(rows, tmp_path):
     options = (*FIT, "--model", "linear", "--weight", "weight")
     one = fitted(1, rows, tmp_path / "one", *options)
@@ -155,7 +171,7 @@ def test_any_rank_is_killed_at_ten_random_moments_and_another_number_of_ranks_go
         rank = dice.randrange(size)
         found = killed(size, rows, out, rank, dice.uniform(0.5, 8), *resume)
         if (out / "model.json").exists():  # it was done before the kill
-            assert_equal_models(whole, model_in(out), tolerance=1e-3)
+            assert_same_run(whole, model_in(out))
             shutil.rmtree(out)
             resume = ()
             continue
@@ -170,7 +186,7 @@ def test_any_rank_is_killed_at_ten_random_moments_and_another_number_of_ranks_go
     assert kills >= 5
     for code, _, err in ended(start(2, *(resume or (rows, *LONG)), "--out", out)):
         assert code == 0, err
-    assert_equal_models(whole, model_in(out), tolerance=1e-3)
+    assert_same_run(whole, model_in(out))
 
 
 @pytest.mark.slow

@@ -144,7 +144,7 @@ def tell_model(facts: dict[str, Any]) -> None:
     for one in candidates:
         if one["chosen"] and len(candidates) > 1:
             kind = "" if one["kind"] in one["name"] or one["kind"] == "auto" else f"{one['kind']}, "
-            say(f"Chosen on validation rows, of {len(candidates)} candidates: {kind}{one['name']}.")
+            say(f"Chosen on rows held out of training, of {len(candidates)} candidates: {kind}{one['name']}.")
     strongest = [one for one in importance["columns"][:MOST_STRONGEST] if one["drop"] > 0] if importance else []
     if strongest:
         named = ", ".join(f"{one['name']} ({one['drop']:.2g})" for one in strongest)

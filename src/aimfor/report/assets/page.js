@@ -262,7 +262,7 @@ function storyCards() {
     .filter((one) => one.points.length);
   const own = all.filter((one) => one.ours);
   const stories = [
-    ["Exact metric", "On validation rows; it chooses among the candidates.", follow("value")],
+    ["Exact metric", "On rows held out of training; it chooses among the candidates.", follow("value")],
     ["Violation of the constraint", "Above 0 the constraint is broken.", follow("violation"), 0],
     ["Multiplier", "What the constraint weighs in the loss.", follow("multiplier")],
     ["Threshold", "Learned along with the model.", follow("threshold")],
@@ -294,7 +294,7 @@ function kindsTable() {
     numeric(RATES.recall, "recall", percent),
     numeric("FPR", "fpr", percent),
   ];
-  const hint = `The best of each kind on validation rows, each with its own threshold, measured on ${facts.labels[0].on}.`;
+  const hint = `The best of each kind on rows held out of training, each with its own threshold, measured on ${facts.labels[0].on}.`;
   return [html("p", { class: "hint" }, hint), table("Kinds", columns, kinds, { chosen: (one) => one.chosen })];
 }
 
@@ -302,7 +302,7 @@ function showTraining() {
   const columns = [
     { title: "Candidate", value: (one) => one.name },
     { title: "Kind", value: (one) => one.kind ?? "" },
-    { title: "On validation rows", numeric: true, value: (one) => one.value, show: (one) => number(one.value) },
+    { title: "On rows held out", numeric: true, value: (one) => one.value, show: (one) => number(one.value) },
     { title: "Step", numeric: true, value: (one) => one.step, show: (one) => whole(one.step) },
     { title: "Choice", value: (one) => (one.chosen ? "chosen" : "") },
   ];
