@@ -20,8 +20,8 @@ from aimfor.training import Observer, SavedState
 
 # How long a rank waits for the others. A rank that died is noticed at once, as its connections close.
 PATIENCE = timedelta(minutes=30)
-# The same before there are connections, when nobody would notice.
-MEETING = timedelta(minutes=2)
+# The same before there are connections, when nobody would notice; torch tries twice to reach the first rank.
+MEETING = timedelta(minutes=1)
 # What gloo says of connections that are gone.
 LOST = re.compile(r"gloo|connection|timed out|timeout|peer|socket|store", re.IGNORECASE)
 
@@ -99,8 +99,7 @@ def _meet() -> None:
     except RuntimeError as error:
         if not LOST.search(str(error)):
             raise
-        minutes = MEETING.total_seconds() / 60
-        raise LostRankError(_sentence(f"ended, or did not start within {minutes:g} minutes")) from error
+        raise LostRankError(_sentence("ended, or did not start in time")) from error
     distributed.distributed_c10d._set_pg_timeout(PATIENCE)
 
 
