@@ -110,7 +110,8 @@ def ratios(cells: Cells, size: str, method: str) -> dict[str, float]:
 def forests_told(cells: Cells) -> str:
     """How many forests each size has, as a sentence."""
     counts = {size: cells.find(size=size)[0]["forests"] for size in FORESTS if cells.find(size=size)}
-    return "Searches have " + ", ".join(f"{count} forests of {_shown(size)} rows" for size, count in counts.items()) + "."
+    told = ", ".join(f"{count} forests of {_shown(size)} rows" for size, count in counts.items())
+    return f"Searches have {told}."
 
 
 def _shown(size: str) -> str:
