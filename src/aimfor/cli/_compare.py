@@ -96,7 +96,7 @@ def side_by_side(fitted: Fitted) -> list[dict[str, Any]]:
         chosen = any(one is contest.winner for one in own)
         best = contest.winner if chosen else contest._replace(candidates=own).best(lambda _: True)
         assert best is not None
-        labels = measured(fitted if chosen else _with(fitted, best))
+        labels = measured(fitted if chosen else _with(fitted, best), promises=False)
         rates = {rate: _mean([one["operating"][rate] for one in labels]) for rate in ("precision", "recall", "fpr")}
         metric = _mean([one["metric"]["ours"] for one in labels])
         facts = {"kind": kind, "name": best.recipe.name, "log_loss": log_loss, "metric": metric, **rates}

@@ -223,8 +223,11 @@ def _as_values(classes: tuple[str, ...]) -> list[Any]:
     return list(classes)
 
 
-def measured(fitted: Fitted, segments: pa.Array | None = None) -> list[dict[str, Any]]:
-    """Every label on the rows that measure, log-loss beside it, and each value of the segments by itself."""
+def measured(fitted: Fitted, segments: pa.Array | None = None, *, promises: bool = True) -> list[dict[str, Any]]:
+    """Every label on the rows that measure, log-loss beside it, and each value of the segments by itself.
+
+    Without `promises` there is nothing about other targets, which take longer than all the rest.
+    """
     part, on = fitted.measuring
     baseline = None if fitted.contest is None else fitted.contest.best(plain)
     held_out, deciding = fitted.held_out, deciding_rows(fitted.held_out)
@@ -243,7 +246,7 @@ def measured(fitted: Fitted, segments: pa.Array | None = None) -> list[dict[str,
             point=fitted.points[index],
             aim=aims[index],
             weights=part.weights,
-            validation=(validation[:, index], chosen_on[:, index], chosen_weights, groups),
+            validation=(validation[:, index], chosen_on[:, index], chosen_weights, groups) if promises else None,
             dependent=part.groups is not None,
             num_points=max(LEAST_POINTS, MAX_POINTS // len(names)),
             positive=name if fitted.dataset.multiclass else fitted.dataset.classes[1],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -79,16 +80,25 @@ def paired_difference(
         differences = differences[~np.isnan(differences)]
         return float(differences.mean()), float(differences.std() / math.sqrt(max(1, len(differences))))
     count = len(labels)
+    sides = [_sorted_rows(candidate.scores, labels) for candidate in (one, other)]
     differences = np.zeros(RESAMPLES)
     for resample in range(RESAMPLES):
         drawn = generator.multinomial(count, np.full(count, 1 / count)).astype(np.float64)
         if resample % ranks.size != ranks.number:
             continue
         drawn = drawn if weights is None else drawn * weights
-        merits = [judgement(aim, candidate.scores, labels, drawn).merit for candidate in (one, other)]
+        merits = [judgement(aim, scores, own, drawn[order]).merit for order, scores, own in sides]
         differences[resample] = merits[0] - merits[1]
     differences = ranks.sum(differences)
     return float(np.mean(differences)), float(np.std(differences))
+
+
+def _sorted_rows(scores: np.ndarray, labels: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+    """An order of the rows, and scores and labels in it. Every resample sorts again, and sorted rows take no time."""
+    if scores.shape[1] > 1:  # each label has an order of its own
+        return slice(None), scores, labels
+    order = np.argsort(-scores[:, 0], kind="stable")
+    return order, scores[order], labels[order]
 
 
 def per_label(aim: Aim, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
