@@ -43,18 +43,16 @@ def readme_automl_claim() -> str:
 def verdict(cells: Cells) -> str:
     """How many aims are ahead and behind, as a sentence."""
     found = {other: [report.compared(cells, aim, OURS, other) for aim in AIMS] for other in RIVALS}
-    told = ["The default does not fall behind." if _level(found) else "The default falls behind at some aims."]
+    every = [one for own in found.values() for one in own]
+    level = all(one.difference.mean >= -one.difference.error for one in every)
+    told = ["On average the default does not fall behind." if level else "The default falls behind at some aims."]
     for other, shown in RIVALS.items():
         ratios = [one.difference.mean / one.difference.error for one in found[other]]
         ahead, behind = sum(one > 2 for one in ratios), sum(one < -1 for one in ratios)
         told.append(f"Against {shown} it is ahead at {ahead} of {len(AIMS)} aims and behind at {behind}.")
+        lost = [f"{name} at `{aim}`" for aim, one in zip(AIMS, found[other], strict=True) for name in one.lost]
+        told += [f"It loses {', '.join(lost)} after Holm's correction."] if lost else []
     return " ".join(told)
-
-
-def _level(found: dict[str, list[report.Compared]]) -> bool:
-    """Whether no aim is more than a standard error behind, and no set is lost after Holm."""
-    every = [one for own in found.values() for one in own]
-    return all(one.difference.mean >= -one.difference.error and not one.lost for one in every)
 
 
 def _extent(cells: Cells) -> str:
