@@ -12,6 +12,7 @@ import aimfor
 from aimfor.loss.engines import CountingEngine, Pass
 from aimfor.loss.engines import _choice as engines
 from aimfor.loss.engines._reference import ReferenceEngine
+from by_definition import lagrangian, share_of_aim
 from cases import AIMS, NATIVE, SURROGATES
 
 ROWS, LABELS, SHARE = 60, 4, 0.3
@@ -62,18 +63,34 @@ def entry_log_loss(scores, labels, shares=None):
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("aim", AIMS)
 @pytest.mark.parametrize("surrogate", SURROGATES)
-def test_it_is_the_mean_of_both(engine, aim, surrogate, monkeypatch):
+def test_shares_are_those_of_gradients_of_one_size(engine, aim, surrogate, monkeypatch):
     monkeypatch.setenv(engines.SETTING, engine)
     loss = learned(aim, log_loss=0.0, surrogate=surrogate, warmup=2)
     scores, labels = batch(0)
-    parts = (
-        differentiated(partial(shared(loss, 0.0), labels=labels), scores),
-        differentiated(lambda scores: entry_log_loss(scores, labels), scores),
-    )
-    expected = [(1 - SHARE) * one + SHARE * other for one, other in zip(*parts, strict=True)]
-    found = differentiated(partial(shared(loss, SHARE), labels=labels), scores)
-    torch.testing.assert_close(found[0], expected[0], rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(found[1], expected[1], rtol=1e-4, atol=1e-7)
+    _, of_aim = differentiated(partial(shared(loss, 0.0).eval(), labels=labels), scores)
+    _, of_log_loss = differentiated(lambda scores: entry_log_loss(scores, labels), scores)
+    both = shared(loss, SHARE).eval()
+    found = differentiated(partial(both, labels=labels), scores)
+    expected = torch.lerp(of_log_loss, of_aim, share_of_aim(both, SHARE))
+    torch.testing.assert_close(found[1], expected, rtol=1e-4, atol=1e-7)
+    torch.testing.assert_close(found[0], lagrangian(both, scores.double(), labels), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("prior", [0.5, 0.05, 0.002])
+def test_a_rare_label_keeps_its_log_loss(engine, prior, monkeypatch):
+    """While its multiplier is small, the aim alone gives a positive row the weight 1 / prior. Beside half of log-loss
+    it gives at most 2, and the slope of log-loss at a score of 0 is 0.5."""
+    monkeypatch.setenv(engines.SETTING, engine)
+    rows = 10_000
+    labels = (torch.arange(rows) < prior * rows).float()
+    loss = aimfor.Loss("recall@precision>=0.9", log_loss=0.5)
+    loss(torch.zeros(rows), labels)
+    loss.state.multipliers.zero_()
+    scores = torch.zeros(rows)
+    _, gradient = differentiated(partial(loss.eval(), labels=labels), scores)
+    assert (-rows * gradient[labels == 1] <= 2.5 + 1e-4).all()
+    assert (rows * gradient[labels == 0] > 0).all()
 
 
 SHAPES = [(1, 1), (7, 3), (129, 65), (4096, 1), (9001, 2), (3, 5000), (33, 130)]
@@ -167,8 +184,7 @@ def test_evaluation_has_the_same_share(engine, monkeypatch):
     with torch.no_grad():
         value = evaluated(scores, labels)
     torch.testing.assert_close(evaluated.state_dict(), before, rtol=0, atol=0)
-    aim, entropy = shared(loss, 0.0)(scores, labels), entry_log_loss(scores, labels)
-    torch.testing.assert_close(value, (1 - SHARE) * aim + SHARE * entropy, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(value, lagrangian(loss, scores.double(), labels).float(), rtol=1e-5, atol=1e-6)
     assert training(scores, labels).isfinite()
 
 

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aimfor
-from aimfor.aims._table import Rates
-from aimfor.loss._surrogates import SURROGATES as RECORDS
 from aimfor.loss.engines import _choice as engines
+from by_definition import lagrangian
 from cases import AIMS, CONVEX, NATIVE, PAPER, SURROGATES
 
 LABELS = 3
@@ -44,31 +43,6 @@ def assert_same_state(one: aimfor.Loss, other: aimfor.Loss, **tolerance) -> None
     states = (loss.state.state_dict().items() for loss in (one, other))
     for (name, left), (_, right) in zip(*states, strict=True):
         torch.testing.assert_close(left, right, msg=lambda text, name=name: f"{name}: {text}", **tolerance)
-
-
-def lagrangian(loss: aimfor.Loss, scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """The value by its definition, for autograd to differentiate: everything as one [K, B, L] tensor."""
-    priors, state = loss.priors.double(), loss.state
-    surrogate_rates, exact_rates = (
-        Rates(*(rate.double() for rate in rates)) for rates in (state.surrogate_rates, state.exact_rates)
-    )
-    anchors = loss.aim.anchors(priors, exact_rates if loss.constraint == "exact" else surrogate_rates)
-    anchors = loss.aim.counted(anchors, priors, exact_rates)
-    surrogate, sharpness = loss.surrogate, 1.0
-    if surrogate.sharpness is not None:
-        warming = bool((loss.state.steps < loss.warmup).all())
-        surrogate = RECORDS["hinge"] if warming else surrogate
-        sharpness = 1.0 if warming else surrogate.sharpness / loss.state.score_variance.double().sqrt()
-    margin = (scores - loss.thresholds.double().unsqueeze(1)) * sharpness
-    positive = labels == 1
-    u = (surrogate.loss(margin) * positive).sum(1) / (priors * len(scores))
-    v = (surrogate.loss(-margin) * ~positive).sum(1) / ((1 - priors) * len(scores))
-    rates = Rates(u, v, positive.sum(0) / (priors * len(scores)))
-    multipliers = (loss.multipliers if anchors.multiplier is None else anchors.multiplier).double()
-    value = (anchors.width * (anchors.objective(rates) + multipliers * anchors.violation(rates))).sum(0)
-    aim = (value / sum(anchors.costs(multipliers)).sum(0)).mean()
-    log_loss = torch.nn.functional.binary_cross_entropy_with_logits(scores, labels.to(scores))
-    return (1 - loss.log_loss) * aim + loss.log_loss * log_loss
 
 
 @pytest.mark.parametrize("warmup", [1, 500])

@@ -57,9 +57,9 @@ class Loss(nn.Module):
         dual_rate: step of the multipliers.
         threshold_rate: step of the thresholds, in standard deviations of the scores.
         warmup: batches that a label spends on the hinge before a tight surrogate.
-        log_loss: share of log-loss (cross-entropy when `multiclass`) in value and gradient, from 0 to 1; the rest is
-            the aim. Gradients of both are of one size. Log-loss keeps the whole ranking, the aim sharpens the part that
-            counts. Thresholds, multipliers and priors are learned for the aim at any share.
+        log_loss: share of log-loss (cross-entropy when `multiclass`) in the gradient, from 0 to 1; the rest is the
+            aim. Gradients of both are brought to one size. Log-loss keeps the whole ranking, the aim sharpens
+            the part that counts. Thresholds, multipliers and priors are learned for the aim at any share.
         log_loss_batches: batches at the start with a share of 1. A model that starts from scratch may end better so;
             500 is a first number to try where there are a thousand batches and more.
         process_group: ranks whose rows are one batch: None for all, False for this process alone, a process group, or

@@ -23,7 +23,7 @@ class LossRules(NamedTuple):
         dual_rate, threshold_rate: steps of multipliers and thresholds.
         warmup: batches that a label spends on the hinge before a tight surrogate.
         learning: whether the state moves.
-        log_loss: share of log-loss in value and gradient.
+        log_loss: share of log-loss in the gradient, see `_share_of_aim`.
         exclusive: whether labels are exclusive classes, of which log-loss is the cross-entropy.
         ranks: the processes whose batches are one.
     """
@@ -101,19 +101,19 @@ def torch_step(run: "Pass", anchors: Anchors) -> tuple[Tensor, Tensor]:
     state, rules, census = run.state, run.rules, run.census
     units = _units(state, census, run.counted_priors)
     multipliers = state.multipliers if anchors.multiplier is None else anchors.multiplier
-    u_cost, v_cost, share = _costs(anchors, multipliers, units)
+    costs = _costs(anchors, multipliers, units, rules)
     counts_for = state.counts_for(units.active, exact_drives(state, rules)) if rules.learning else None
     errors = counts_for is not None and bool(counts_for.any())
-    counts = _counted(run, anchors, u_cost, v_cost, units, errors)
+    counts = _counted(run, anchors, costs, units, errors)
     sums, squares, log_loss = _summed(rules.ranks, counts)
 
     # In place from here on, and let go of early: what is `[K, L]` adds up beside the gradient.
+    u_cost, v_cost, share, of_aim = costs
+    del costs
     positives = census[1] * units.u
     lagrangian = (sums.positive_loss * u_cost).addcmul_(sums.negative_loss, v_cost)
     lagrangian.addcmul_(multipliers, share * anchors.width * anchors.largest_room(positives), value=-1)
-    value = lagrangian.sum()
-    if log_loss is not None:
-        value = log_loss.sum() + (1 - rules.log_loss) * value
+    value = lagrangian.sum() if log_loss is None else (log_loss + of_aim * lagrangian.sum(0)).sum()
     del lagrangian
     if counts_for is None:
         return value, counts.gradient
@@ -157,25 +157,61 @@ def _units(state: State, census: Tensor, counted: Tensor) -> _Units:
     return _Units(active, weight, active / (counted * weight), active / ((1 - counted) * weight))
 
 
-def _costs(anchors: Anchors, multipliers: Tensor, units: _Units) -> tuple[Tensor, Tensor, Tensor]:
-    """What the losses of positives and of negatives are multiplied by, `[K, L]`, and the share of each label, `[L]`."""
+class _Costs(NamedTuple):
+    """What the losses of positives and of negatives are multiplied by, `[K, L]`, and two shares, `[L]`.
+
+    Attributes:
+        u, v: the costs.
+        share: by which those of a label are divided.
+        of_aim: the part of the aim in the gradient of a label; the rest is log-loss.
+    """
+
+    u: Tensor
+    v: Tensor
+    share: Tensor
+    of_aim: Tensor | float
+
+
+def _costs(anchors: Anchors, multipliers: Tensor, units: _Units, rules: LossRules) -> _Costs:
     u_cost, v_cost = anchors.costs(multipliers)
     # All anchors of a label by one factor: the minimiser of the label stays, and the gradient keeps the size of
     # that of log-loss however the multipliers grow, so that a learning rate and a shared trunk serve all labels.
-    total = u_cost.sum(0) + v_cost.sum(0)
+    u_total, v_total = u_cost.sum(0), v_cost.sum(0)
+    total = u_total + v_total
     share = units.active / (total + (1 - above(total, 0.0))) / len(units.active)
-    return u_cost.mul_(share * units.u), v_cost.mul_(share * units.v), share
+    u_share, v_share = share * units.u, share * units.v
+    of_aim = _share_of_aim(rules, u_total * u_share + v_total * v_share, units)
+    return _Costs(u_cost.mul_(u_share), v_cost.mul_(v_share), share, of_aim)
 
 
-def _counted(run: "Pass", anchors: Anchors, u_cost: Tensor, v_cost: Tensor, units: _Units, errors: bool) -> PassCounts:
+def _share_of_aim(rules: LossRules, row_weights: Tensor, units: _Units) -> Tensor | float:
+    """The part of the aim in the gradient of each label.
+
+    Shares are meant of gradients of one size. Under log-loss the weights of a positive and of a negative row add up to
+    2 / (W L). Under the aim they add up to more where a class is rare: to 1 / prior while the multiplier is small. As a
+    share of the values, log-loss would have next to no part in the gradient of a rare label. A cross-entropy is one
+    loss for all classes, so its share is the same for all.
+
+    Args:
+        rules: the share that was asked for.
+        row_weights: `[L]`, weight of a positive and of a negative row under the aim, together.
+        units: what turns sums into rates.
+    """
+    if rules.log_loss == 0 or rules.exclusive:
+        return 1 - rules.log_loss
+    size = (0.5 * len(units.weight)) * row_weights * units.weight + (1 - units.active)
+    return (1 - rules.log_loss) / (rules.log_loss * size + (1 - rules.log_loss))
+
+
+def _counted(run: "Pass", anchors: Anchors, costs: _Costs, units: _Units, errors: bool) -> PassCounts:
     """The pass, with log-loss beside the aim where the rules have a share for it."""
-    share, exclusive = run.rules.log_loss, run.rules.exclusive
-    if share == 0:
-        return run.count(anchors, u_cost, v_cost, errors)
-    cost = units.active / units.weight * (share if exclusive else share / len(units.weight))
+    of_aim, exclusive = costs.of_aim, run.rules.exclusive
+    if run.rules.log_loss == 0:
+        return run.count(anchors, costs.u, costs.v, errors)
+    cost = units.active / units.weight * ((1 - of_aim) if exclusive else (1 - of_aim) / len(units.weight))
     log_costs = LogLossCosts(cost, None if exclusive else cost)
     # Only the gradient is shared out: thresholds are learned from the aim alone, at any share.
-    return run.count_with_log_loss(anchors, (1 - share) * u_cost, (1 - share) * v_cost, errors, log_costs)
+    return run.count_with_log_loss(anchors, of_aim * costs.u, of_aim * costs.v, errors, log_costs)
 
 
 def _summed(ranks: Ranks, counts: PassCounts) -> tuple[Sums, Tensor, Tensor | None]:

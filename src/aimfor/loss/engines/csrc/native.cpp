@@ -274,7 +274,7 @@ int32_t aimfor_step(
     const int threads = threads_for(*batch, anchors);
     std::vector<double> values(tasks.tiles, 0.0);
     const bool past_cache = batch->rows * batch->labels >= LARGE_GRADIENT;
-    const Blend blend = {1.0f - rules->log_loss, rules->log_loss > 0.0f, rules->exclusive != 0};
+    const Blend blend = {rules->log_loss > 0.0f, rules->exclusive != 0};
 
     auto pass = [&](const Place& place, Scratch& scratch) {
         load_tile(place, scratch.tile);

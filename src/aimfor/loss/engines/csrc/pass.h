@@ -23,6 +23,7 @@ struct Columns {
     float sharpness[TILE], score_mean[TILE];
     float counts_for[TILE];  // batches for which this one's errors stand; 0 where they are not needed
     float log_cost[TILE];    // of log-loss
+    float of_aim[TILE];      // part of the aim in the gradient
     int32_t surrogate[TILE];
     // [SUMS, K, TILE] and, after them, [TILE] squares of distances from the mean score and [TILE] log-loss
     std::vector<float> sums;
@@ -48,10 +49,9 @@ struct Columns {
     const float* log_loss() const { return squares() + TILE; }
 };
 
-// How the gradient is shared out between the aim and log-loss.
+// What there is beside the aim.
 struct Blend {
-    float aim;            // share of the aim
-    bool has_log_loss;    // whether there is another
+    bool has_log_loss;
     bool positives_only;  // of log-loss, as in the cross-entropy of exclusive classes
 };
 
@@ -184,8 +184,9 @@ class Pass {
             const Ints on_it = rungs == rung;
             if (!bits(on_it)) continue;
             const std::vector<float>& costs = NEGATIVES ? columns.v_cost : columns.u_cost;
+            const Floats of_aim = lanes(columns.of_aim, label);
             for (int anchor = 0; anchor < anchors; ++anchor) {
-                scratch.costs[anchor] = where(on_it, blend.aim * lanes(costs.data() + anchor * TILE, label));
+                scratch.costs[anchor] = where(on_it, of_aim * lanes(costs.data() + anchor * TILE, label));
             }
             scratch.costs[anchors] = Floats{};
             const Setting setting = {scratch.thresholds.data(), scratch.costs.data(), scratch.factors.data(),

@@ -39,7 +39,7 @@ struct State {
 // Options of the loss and constants of _state.py.
 struct Rules {
     float dual_rate, threshold_rate, sharpness, leak;
-    float log_loss;  // share of log-loss in value and gradient
+    float log_loss;  // share of log-loss in the gradient, see of_aim
     float forget, forget_slope, progress, max_multiplier, longest_count, smallest_size, smallest_deviation, rounding;
     float outlying, mean_rounding, nearest_to_ends;
     int64_t warmup;
@@ -203,11 +203,13 @@ class Group {
         store(row.u_cost + label, u);
         store(row.v_cost + label, v);
         store(row.thresholds_of_tile + label, get(row.thresholds + label));
-        total_cost += u + v;
+        total_u += u;
+        total_v += v;
     }
 
     // Once all anchors are weighed: divides by their total, and by what turns sums into rates.
     void share_costs(Columns& columns, int label) {
+        const Floats total_cost = total_u + total_v;
         const Floats divisor = chosen(total_cost > 0.0f, total_cost, all(1.0f)) * static_cast<float>(problem.batch.labels);
         share = where(active, 1.0f / divisor);
         const Floats u_share = share * u_unit, v_share = share * v_unit;
@@ -234,10 +236,19 @@ class Group {
         counts_for = rules.learning ? where(active, for_batches) : Floats{};
         counts = bits(counts_for > 0.0f) != 0;
         store(columns.counts_for + label, counts_for);
-        const float labels = rules.exclusive ? 1.0f : static_cast<float>(problem.batch.labels);
-        log_cost = where(active, rules.log_loss / (labels * weight));
-        store(columns.log_cost + label, log_cost);
+        share_gradient(columns, label, total_u * u_share + total_v * v_share);
         store(columns.score_mean + label, get(state.score_mean + first));
+    }
+
+    // _share_of_aim of _step.py, and the cost of log-loss. Row weights are those of a positive and a negative together.
+    void share_gradient(Columns& columns, int label, Floats row_weights) {
+        const float log_share = problem.rules.log_loss, labels = static_cast<float>(problem.batch.labels);
+        const bool exclusive = problem.rules.exclusive;
+        const Floats size = exclusive ? all(1.0f) : chosen(active, 0.5f * labels * row_weights * weight, all(1.0f));
+        of_aim = (1.0f - log_share) / (log_share * size + (1.0f - log_share));
+        log_cost = where(active, (1.0f - of_aim) / ((exclusive ? 1.0f : labels) * weight));
+        store(columns.of_aim + label, of_aim);
+        store(columns.log_cost + label, log_cost);
     }
 
     // What the step of a label has for all anchors.
@@ -330,7 +341,7 @@ class Group {
     }
 
     // Of the labels at all anchors, once they have learned.
-    float value() const { return total(where(active, (1.0f - problem.rules.log_loss) * values + log_loss)); }
+    float value() const { return total(where(active, of_aim * values + log_loss)); }
 
   private:
     // State._look_
@@ -351,7 +362,7 @@ class Group {
     int used;
     Ints active;
     Floats weight, u_unit, v_unit, positives_came, negatives_came;
-    Floats total_cost = {}, share, counts_for = {}, log_cost;  // from the weighing
+    Floats total_u = {}, total_v = {}, share, counts_for = {}, log_cost, of_aim;  // from the weighing
     Ints steps, exact_drives = {}, due = {};
     bool counts;  // errors of some label
     Ints looking = {};
