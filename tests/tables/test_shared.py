@@ -1,17 +1,20 @@
 """Several processes share a table: whatever their number, preparation and parts are those of one."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from aimfor._base.errors import DataError
 from aimfor._base.ranks import ALONE, RowShare
 from aimfor._base.splitting import held_back
 from aimfor.tables import open_table, prepare, shared
+from aimfor.tables._shared import begin_fingerprint
 from program_rows import rows_of, write
-from ranks_in_threads import in_ranks
+from ranks_in_threads import ThreadRanks, in_ranks
 
 SIZES = (1, 2, 4)
 
@@ -152,3 +155,17 @@ def test_rows_held_back_do_not_depend_on_the_number_of_ranks():
 
     for size in SIZES[1:]:
         assert sorted(np.concatenate(in_ranks(work, size)).tolist()) == sorted(whole.tolist())
+
+
+def test_the_first_rank_alone_works_out_the_fingerprint_of_one_process(files):
+    source = open_table([files / "one.parquet"])
+    found = in_ranks(lambda ranks: begin_fingerprint(shared(source, ranks))(), 2)
+    assert found == [source.fingerprint, ""]
+    assert begin_fingerprint(source)() == source.fingerprint
+
+
+def test_a_file_that_is_gone_when_its_fingerprint_is_wanted_is_named(files):
+    gone = shared(open_table([files / "one.parquet"]), ThreadRanks(0, 2, None, []))
+    waiting = begin_fingerprint(replace(gone, paths=(files / "gone.parquet",)))
+    with pytest.raises(DataError, match=r"gone\.parquet"):
+        waiting()

@@ -46,13 +46,14 @@ class TorchRanks(Ranks):
         distributed.broadcast_object_list(found, src=0)
         return found[0]
 
-    def average_(self, tensors: Sequence[Tensor]) -> None:
-        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+    def average_(self, tensors: Sequence[Tensor], said: bool = False) -> bool:
+        flat = torch.cat([*(tensor.reshape(-1) for tensor in tensors), tensors[0].new_tensor([float(said)])])
         distributed.all_reduce(flat)
         flat /= self.size
-        parts = flat.split([tensor.numel() for tensor in tensors])
+        *parts, anybody = flat.split([*(tensor.numel() for tensor in tensors), 1])
         for tensor, part in zip(tensors, parts, strict=True):
             tensor.copy_(part.view_as(tensor))
+        return bool(anybody)
 
     def any(self, given: bool) -> bool:
         flag = torch.tensor([float(given)])

@@ -3,7 +3,8 @@
 Whether there is a process group is asked at every call, so a loss built before the group works like one built after.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Generator, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,16 +16,64 @@ class Ranks(NamedTuple):
     size: int
     group: Any = None
 
-    def sum(self, tensor: Tensor) -> Tensor:
-        """The tensor added up over all ranks, the same on each."""
+    def sums(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Each tensor added up over all ranks, the same on each; they travel in one message."""
         if self.size == 1:
-            return tensor
-        total = tensor.to(torch.float64, copy=True)  # one type for all ranks, whatever the type of their scores
+            return list(tensors)
+        flat = tensors[0].flatten() if len(tensors) == 1 else torch.cat([tensor.flatten() for tensor in tensors])
+        total = flat.to(torch.float64, copy=True)  # one type for all ranks, whatever the type of their scores
         torch.distributed.all_reduce(total, group=self.group)
-        return total.to(tensor.dtype)
+        parts = total.split([tensor.numel() for tensor in tensors])
+        return [part.view(tensor.shape).to(tensor.dtype) for part, tensor in zip(parts, tensors, strict=True)]
 
 
 ALONE = Ranks(1)
+
+
+class Message(NamedTuple):
+    """A tensor that is to be added up over some ranks."""
+
+    ranks: Ranks
+    tensor: Tensor
+
+
+Result = TypeVar("Result")
+Exchange: TypeAlias = Generator[Message, Tensor, Result]
+"""Work that yields what it sends, is given the sum over the ranks, and returns its result. Alone it yields nothing."""
+
+
+def exchanged(works: Sequence[Exchange[Result]]) -> list[Result]:
+    """The results of works that go on side by side, which have the same ranks: what they send at the same time is one
+    message. On every rank they must be the same works in the same order.
+    """
+    results: dict[int, Result] = {}
+    received: dict[int, Any] = dict.fromkeys(range(len(works)))  # None begins a work
+    while received:
+        messages: dict[int, Message] = {}
+        for number, total in received.items():
+            try:
+                messages[number] = works[number].send(total)
+            except StopIteration as done:
+                results[number] = done.value
+        received = {}
+        if messages:
+            ranks = next(iter(messages.values())).ranks
+            totals = ranks.sums([message.tensor for message in messages.values()])
+            received = dict(zip(messages, totals, strict=True))
+    return [results[number] for number in range(len(works))]
+
+
+def finished(work: Exchange[Result]) -> Result:
+    """The result of a work by itself."""
+    try:
+        message = next(work)
+    except StopIteration as done:  # alone, without the lists of `exchanged`
+        return done.value
+    while True:
+        try:
+            message = work.send(message.ranks.sums([message.tensor])[0])
+        except StopIteration as done:
+            return done.value
 
 
 def training_ranks(process_group: Any) -> Ranks:
@@ -52,7 +101,7 @@ class Overflow(Exception):
     """Scores in half precision that are not finite, on this rank or another: a gradient scaler skips such a step."""
 
 
-def sum_census(ranks: Ranks, census: Tensor) -> Tensor:
+def sum_census(ranks: Ranks, census: Tensor) -> Exchange[Tensor]:
     """The census of all ranks; raises ValueError where another rank refused its input, Overflow where its scores are
     not finite.
 
@@ -63,7 +112,7 @@ def sum_census(ranks: Ranks, census: Tensor) -> Tensor:
     exact = census.double()
     # Of means only sums can be added up. In double precision the mean of one and the same score stays that score.
     score_sum = exact[2] * (exact[0] + exact[1])
-    received = ranks.sum(torch.cat([exact[0], exact[1], score_sum, exact.new_zeros(2)]))
+    received = yield Message(ranks, torch.cat([exact[0], exact[1], score_sum, exact.new_zeros(2)]))
     if received[-2] > 0:
         raise ValueError("scores, labels, weights and mask must be valid on every rank, another rank refused its own")
     if received[-1] > 0:
@@ -74,7 +123,7 @@ def sum_census(ranks: Ranks, census: Tensor) -> Tensor:
     return torch.stack([negatives, positives, mean]).to(census.dtype)
 
 
-def report_refusal(ranks: Ranks, like: Tensor, overflow: bool) -> None:
+def report_refusal(ranks: Ranks, like: Tensor, overflow: bool) -> Exchange[None]:
     """Send the other ranks, which wait for this one's census, that its input was refused or its scores overflowed.
 
     Args:
@@ -85,7 +134,7 @@ def report_refusal(ranks: Ranks, like: Tensor, overflow: bool) -> None:
     if ranks.size > 1:
         message = like.new_zeros(3 * len(like) + 2)
         message[-1 if overflow else -2] = 1.0
-        ranks.sum(message)
+        yield Message(ranks, message)
 
 
 def group_size(group: Any) -> int:

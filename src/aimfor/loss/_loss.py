@@ -18,10 +18,19 @@ from aimfor.loss._advice import warn_of_infeasible, warn_of_vacuous
 from aimfor.loss._autograd import attach_gradient, gradient_type, overflow_result, overflowed
 from aimfor.loss._batch import awaited, known_priors, training_batch
 from aimfor.loss._diagnostics import Diagnostics, diagnose
-from aimfor.loss._distributed import ALONE, Overflow, checked_group, report_refusal, sum_census, training_ranks
+from aimfor.loss._distributed import (
+    ALONE,
+    Exchange,
+    Overflow,
+    checked_group,
+    finished,
+    report_refusal,
+    sum_census,
+    training_ranks,
+)
 from aimfor.loss._numbered import take_number
 from aimfor.loss._state import LOOK_EVERY, State
-from aimfor.loss._step import LossRules, exact_drives
+from aimfor.loss._step import LossRules, exact_drives, torch_step
 from aimfor.loss._surrogates import SURROGATES, Surrogate
 from aimfor.loss.engines import Pass, engine_for
 
@@ -178,6 +187,12 @@ class Loss(nn.Module):
         self, scores: Tensor, labels: Tensor, weights: Tensor | None, mask: Tensor | None, learning: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The value, what it is to be differentiated by, and the gradient in that; moves the state when learning."""
+        return finished(self._exchange(scores, labels, weights, mask, learning))
+
+    def _exchange(
+        self, scores: Tensor, labels: Tensor, weights: Tensor | None, mask: Tensor | None, learning: bool
+    ) -> Exchange[tuple[Tensor, Tensor, Tensor]]:
+        """The same in the pieces between its two messages to other ranks."""
         scores, labels = awaited(scores), awaited(labels)
         state, rules = self._filled_state, self._rules(learning)  # once: a module looks for its parts in Python
         try:
@@ -192,12 +207,12 @@ class Loss(nn.Module):
             run.batch = batch
         except Exception as error:
             overflow = learning and isinstance(error, ValueError) and overflowed(scores)
-            report_refusal(rules.ranks, state.score_mean, overflow)
+            yield from report_refusal(rules.ranks, state.score_mean, overflow)
             if not overflow:
                 raise
             return overflow_result(scores)
         try:
-            value, gradient = self._pass(state, rules, run)
+            value, gradient = yield from self._pass(state, rules, run)
         except Overflow:  # on another rank
             return overflow_result(scores)
         if self.total_labels != self.num_labels:
@@ -312,17 +327,17 @@ class Loss(nn.Module):
             f"constraint={self.constraint!r}, log_loss={self.log_loss:g}, multiclass={self.multiclass}"
         )
 
-    def _pass(self, state: State, rules: LossRules, run: Pass) -> tuple[Tensor, Tensor]:
+    def _pass(self, state: State, rules: LossRules, run: Pass) -> Exchange[tuple[Tensor, Tensor]]:
         """Value and gradient on this batch, and the step of the state."""
-        learning = rules.learning
-        if rules.ranks.size > 1:
-            run.census = sum_census(rules.ranks, run.census)
+        learning, shared = rules.learning, rules.ranks.size > 1
+        if shared:
+            run.census = yield from sum_census(rules.ranks, run.census)
         if learning:
             state.count_batch_()
         counted, given = run.observe_(), state.given_priors
         priors = counted if given is None else given
         anchors = self._table(state, priors)
-        value, gradient = run.step(anchors)
+        value, gradient = (yield from torch_step(run, anchors)) if shared else run.step(anchors)
         if learning and rules.log_loss == 1:
             state.forget_looks_()  # no constraint is tried by log-loss alone
         looking = learning and state.batches % LOOK_EVERY == 0

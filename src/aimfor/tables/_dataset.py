@@ -29,7 +29,7 @@ from aimfor.tables._matrix import Matrix, widened
 from aimfor.tables._preparation import Preparation
 from aimfor.tables._reading import SIZE
 from aimfor.tables._row_columns import groups_of, times_of, weights_of
-from aimfor.tables._shared import collected
+from aimfor.tables._shared import begin_fingerprint, collected
 from aimfor.tables._split import DROPPED, PARTS, check_classes, split_rows
 from aimfor.tables._suspicions import later_than, suspicious_columns
 from aimfor.tables._table import MemoryTable, Remark, Table
@@ -136,7 +136,7 @@ def prepare(
         asked = {"weight": weight, "group": group, "time": time, "numeric": numeric, "categorical": categorical}
         _refuse_names(source, asked | {"drop": drop})
         return _from_matrix(source, labels, positive, validation, test, seed)
-    read = labels_of(source, labels, positive)
+    read, fingerprint = labels_of(source, labels, positive), begin_fingerprint(source)
     others = _other_columns(source, labels, {"weight": weight, "group": group, "time": time})
     weights = None if weight is None else weights_of(source, weight)
     groups = None if group is None else groups_of(source, group)
@@ -186,7 +186,7 @@ def prepare(
         classes=read.classes,
         said=said(preparation.columns_),
         summary=summary,
-        fingerprint=source.fingerprint if share.ranks.number == 0 else "",
+        fingerprint=fingerprint(),
         remarks=tuple(remarks),
         row_hashes=None if twins is None else hash_sample(twins, everyones),
         share=train if share.ranks.size > 1 else None,

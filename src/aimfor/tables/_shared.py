@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,3 +58,24 @@ def collected(part: Any, share: RowShare, path: Path, memory: int) -> Any:
         features = StoredRows(path, features.shape[1])
     weights, groups = (None if one is None else share.collect(one) for one in (part.weights, part.groups))
     return part._replace(features=features, labels=share.collect(part.labels), weights=weights, groups=groups)
+
+
+def begin_fingerprint(table: Table) -> Callable[[], str]:
+    """What gives the fingerprint of the files on the first rank, and nothing on others.
+
+    Where others would wait for it, it is worked out beside the reading. Nobody waits for that thread after an error.
+    """
+    if table.ranks.number > 0:
+        return str
+    if table.ranks.size == 1:
+        return lambda: table.fingerprint
+    found: Future[str] = Future()
+
+    def work() -> None:
+        try:
+            found.set_result(table.fingerprint)
+        except BaseException as error:
+            found.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return found.result

@@ -110,12 +110,20 @@ class Training:
         self.step, self.fruitless = 0, 0
         self.best: list[Candidate] = []
 
-    def advance(self) -> None:
-        """Train on one batch."""
+    def advance(self, asked: bool) -> bool:
+        """Train on one batch.
+
+        Args:
+            asked: whether this process asks to stop.
+
+        Returns:
+            Whether any process does.
+        """
         batch = self.data.batch(next(self.batches))
-        step_(self.heads, self.objectives, self.optimiser, self.decays, batch, self.data.ranks)
+        stopping = step_(self.heads, self.objectives, self.optimiser, self.decays, batch, self.data.ranks, asked)
         self.step += 1
         self._set_rate()
+        return stopping
 
     def evaluate(self, validation: FeatureRows, judge: Judge) -> list[Candidate]:
         """Evaluate all heads as they are now, and keep the best state of each so far."""
@@ -258,11 +266,14 @@ def _advance(training: Training, evaluate: Callable[[], None], observer: Observe
     """Train until the budget is used, nothing gets better, or the observer stops it."""
     budget = training.budget
     evaluations = {math.ceil(budget.steps * part / EVALUATIONS) for part in range(1, EVALUATIONS + 1)}
+    alone, stopping = training.data.ranks.size == 1, False
     while training.step < budget.steps and training.fruitless < budget.patience:
-        if training.data.ranks.any(observer.should_stop()):
+        asked = observer.should_stop()
+        # Ranks hear of it with the gradients of one step more, which costs no message of its own.
+        if stopping or (asked and alone):
             evaluate()
             break
-        training.advance()
+        stopping = training.advance(asked)
         observer.on_batch_end(stage, training.step, budget.steps)
         if training.step in evaluations:
             evaluate()
@@ -340,18 +351,21 @@ def step_(
     decays: Tensor | None,
     batch: Batch,
     ranks: Ranks = ALONE,
-) -> None:
-    """One step of all heads on a batch, which ranks may share."""
+    asked: bool = False,
+) -> bool:
+    """One step of all heads on a batch, which ranks may share; gives whether any rank has asked to stop."""
     loss = objectives(heads(batch.features), batch)
     linear = heads if isinstance(heads, Layers) and heads.linear else None
     if decays is not None and linear is not None:  # part of the loss, as for the exact solvers
         loss = loss + 0.5 * (decays * linear.squares()).sum()
     optimiser.zero_grad()
     loss.backward()
-    ranks.average_([parameter.grad for parameter in heads.parameters() if parameter.grad is not None])
+    grads = [parameter.grad for parameter in heads.parameters() if parameter.grad is not None]
+    stopping = ranks.average_(grads, asked)
     optimiser.step()
     if decays is not None and linear is None:  # Adam would divide a penalty by the size of gradients
         heads.shrink_(1 - optimiser.param_groups[0]["lr"] * decays)
+    return stopping
 
 
 def train_one(

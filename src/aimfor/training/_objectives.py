@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from aimfor.aims import Aim
 from aimfor.loss import Loss, log_odds
+from aimfor.loss._together import LossCall, values_of
 from aimfor.training._recipes import Recipe
 from aimfor.training._rows import Batch, Data
 
@@ -72,7 +73,7 @@ class Objectives:
     """
 
     def __init__(self, recipes: Sequence[Recipe], num_labels: int, data: Data, multiclass: bool):
-        self.num_labels, self.multiclass = num_labels, multiclass
+        self.num_labels, self.multiclass, self.shared = num_labels, multiclass, data.ranks.size > 1
         self.groups: list[tuple[Loss | LogLoss, list[int]]] = []
         kinds = [(one.aim, one.surrogate, one.constraint) if one.aim else None for one in recipes]
         # Neighbouring heads share a loss, because a slice of the scores costs less than a selection of columns.
@@ -84,7 +85,7 @@ class Objectives:
             aim, surrogate, constraint = kind
             # Log-loss is a candidate of its own.
             options: dict[str, Any] = {"surrogate": surrogate, "constraint": constraint, "log_loss": 0.0}
-            options |= {"warmup": WARMUP, "process_group": False if data.ranks.size == 1 else None}
+            options |= {"warmup": WARMUP, "process_group": None if self.shared else False}
             loss = Loss(repeated(aim, len(heads)), num_labels=len(heads) * num_labels, **options)
             loss.state.warned = True  # no warning of infeasible constraints: such candidates lose the contest
             self.groups.append((loss.to(data.rows.device), heads))
@@ -96,11 +97,18 @@ class Objectives:
         if self.multiclass and self.losses():
             odds = log_odds(scores.flatten(0, 1)).view_as(scores)
             targets = F.one_hot(labels, self.num_labels)
+        groups = list(zip(self.groups, self._parts(scores), self._parts(odds), strict=True))
+        calls = [
+            LossCall(loss, columns := own.flatten(1), _repeated(targets, columns), weights)
+            for (loss, _), _, own in groups
+            if isinstance(loss, Loss)
+        ]
+        # By itself each loss is called as anybody calls it; ranks send the numbers of all losses together.
+        values = values_of(calls) if self.shared else [loss(*given, weights=own) for loss, *given, own in calls]
+        aimed = iter(_summed(value, call, batch) for value, call in zip(values, calls, strict=True))
         found = [
-            _portion(loss(own_scores, labels, weights), batch)
-            if isinstance(loss, LogLoss)
-            else _summed(loss, own_odds.flatten(1), targets, batch)
-            for (loss, _), own_scores, own_odds in zip(self.groups, self._parts(scores), self._parts(odds), strict=True)
+            _portion(loss(own, labels, weights), batch) if isinstance(loss, LogLoss) else next(aimed)
+            for (loss, _), own, _ in groups
         ]
         return sum(found[1:], found[0])
 
@@ -129,17 +137,18 @@ def _portion(value: Tensor, batch: Batch) -> Tensor:
     return value if batch.mean_weight is None else batch.portion * value
 
 
-def _summed(loss: Loss, columns: Tensor, targets: Tensor, batch: Batch) -> Tensor:
-    """The sum over labels, as for log-loss, so that a decay means the same for both. Heads are side by side."""
-    count = columns.shape[1]
-    heads = count // targets.shape[1]
-    if heads > 1:
-        targets = targets.to(columns.dtype).repeat(1, heads)
-    weights = batch.weights
-    found = loss(columns, targets, weights=weights)
+def _repeated(targets: Tensor, columns: Tensor) -> Tensor:
+    """The targets of each of the heads whose scores are side by side in the columns."""
+    heads = columns.shape[1] // targets.shape[1]
+    return targets.to(columns.dtype).repeat(1, heads) if heads > 1 else targets
+
+
+def _summed(value: Tensor, call: LossCall, batch: Batch) -> Tensor:
+    """The sum over labels, as for log-loss, so that a decay means the same for both."""
+    weights, count = call.weights, call.scores.shape[1]
     if weights is not None:  # the loss divides by the weight of its batch, which differs between batches
-        found = (weights.mean() if batch.mean_weight is None else batch.mean_weight) * found
-    return found if count == 1 else count * found
+        value = (weights.mean() if batch.mean_weight is None else batch.mean_weight) * value
+    return value if count == 1 else count * value
 
 
 def repeated(aim: Aim, times: int) -> Aim:

@@ -118,8 +118,8 @@ class NativePass(Pass):
         return priors
 
     def step(self, anchors: Anchors) -> tuple[Tensor, Tensor]:
-        """The whole step in the library; ranks add up their sums first, which the step in torch does."""
-        return super().step(anchors) if self.rules.ranks.size > 1 else self._run(anchors)
+        """The whole step in the library."""
+        return self._run(anchors)
 
     def count(self, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor, errors: bool) -> PassCounts:
         """The pass alone; the library finds the costs and whether it counts errors from the table and the state."""
