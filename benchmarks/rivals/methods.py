@@ -46,7 +46,6 @@ from benchmarks.rivals.training import (
     DECAYS,
     GAMMAS_FOCAL,
     LEAVES,
-    LOG_LOSS_BATCHES,
     RATES,
     STEPS,
     TREES,
@@ -122,29 +121,27 @@ def focal(task: Task, aim: str) -> list[Candidate]:
 def ours(task: Task, aims: tuple[str, ...], **options: Any) -> dict[str, list[Candidate]]:
     """The bare loss for each aim; one label per model, each with its own thresholds and multipliers.
 
-    The aims are trained side by side from the same start on the same batches, which is faster than one by one.
+    Its settings are those of log-loss, so that the two differ in the loss alone. The aims are trained side by side from
+    the same start on the same batches, which is faster than one by one.
     """
-    grid = list(product(LOG_LOSS_BATCHES, RATES[task.model]))
-    settings = [Setting(rate, 0.0) for _, rate in grid]
-    entrants = [Entrant(settings, _bare(aim, len(grid), options)) for aim in aims]
+    grid = [Setting(rate, decay) for decay, rate in product(DECAYS[task.model], RATES[task.model])]
+    entrants = [Entrant(grid, _bare(aim, len(grid), options)) for aim in aims]
     start = Models(task.X.shape[1], task.model, len(grid) * len(aims), task.seed).stacked()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", aimfor.InfeasibleConstraintWarning)
         warnings.simplefilter("ignore", aimfor.VacuousRangeWarning)
         stack = train(task.X, task.y[:, None], entrants, start, shuffled(task), STEPS)
-    names = [f"rate={rate:g} log_loss_batches={first:g}" for first, rate in grid]
+    names = [f"rate={rate:g} decay={decay:g}" for rate, decay in grid]
     parts = [stack.scores(X).squeeze(2).split(len(grid), 1) for X in (task.X_validation, task.X_test)]
     return {aim: candidates(names, *found) for aim, *found in zip(aims, *parts, strict=True)}
 
 
 def _bare(aim: str, models: int, options: dict[str, Any]) -> StepLoss:
-    """The loss of all models of an aim; those of one number of batches of log-loss stand side by side."""
-    each = models // len(LOG_LOSS_BATCHES)
-    losses = [aimfor.Loss(aim, num_labels=each, log_loss_batches=first, **options) for first in LOG_LOSS_BATCHES]
+    """The loss of all models of an aim."""
+    loss = aimfor.Loss(aim, num_labels=models, **options)
 
     def summed(scores: Tensor, y: Tensor, step: int) -> Tensor:
-        parts = scores.squeeze(2).chunk(len(losses), 1)
-        return each * torch.stack([one(part, y.expand_as(part)) for one, part in zip(losses, parts, strict=True)]).sum()
+        return models * loss(scores.squeeze(2), y.expand(-1, models))
 
     return summed
 
