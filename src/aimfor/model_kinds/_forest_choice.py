@@ -39,15 +39,15 @@ def chosen_forests(judged: JudgedRows, scores: Sequence[np.ndarray]) -> list[int
 
 def _behind(labels: np.ndarray, weights: np.ndarray | None, scores: np.ndarray) -> np.ndarray:
     """`[forests]`, whose log-loss is clearly higher than the lowest."""
-    weights = np.ones(len(labels)) if weights is None else weights.astype(np.float64)
-    weights = weights / weights.sum()
+    known = np.ones(len(labels)) if weights is None else weights.astype(np.float64)
+    part = known / known.sum()
     losses = np.logaddexp(0, np.where(labels == 1, -scores, scores))
-    more = losses - losses[np.argmin(losses @ weights)]
-    means = more @ weights
-    errors = np.sqrt(((more - means[:, None]) ** 2) @ weights**2)
-    share = weights @ labels
+    more = losses - losses[np.argmin(losses @ part)]
+    means = more @ part
+    errors = np.sqrt((more - means[:, None]) ** 2 @ part**2)
+    share = part @ labels
     constant = -(share * np.log(share) + (1 - share) * np.log(1 - share))
-    explained = constant - (losses @ weights).min()
+    explained = constant - (losses @ part).min()
     return (means > ERRORS * errors) & (means > OF_EXPLAINED * explained)
 
 
