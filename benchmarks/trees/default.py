@@ -8,8 +8,9 @@
 Every split: 30 % of the rows measure, a fifth of the others choose, the rest fits, the same rows for every method.
 LightGBM trains 12 forests by our search on the rows that fit. "by metric" keeps the one with the best exact metric on
 the rows that choose, "by log-loss" the one with the lowest log-loss there. "auto" and "trees" are
-`Classifier(aim, model=...)` with the same rows. All thresholds are from the rows that choose. Measured on the other
-rows: the exact metric of the aim (`test`), and at the threshold the objective and whether the constraint holds.
+`Classifier(aim, model=...)` with the same rows. Where 400 rows of each class fit, an eighth of these chooses its model,
+and the rows that choose are for its threshold alone. All thresholds are from the rows that choose. Measured on the
+other rows: the exact metric of the aim (`test`), and at the threshold the objective and whether the constraint holds.
 
 What does not depend on the aim is trained once for the five aims of a split (replay.py). The quick form trains
 everything anew, and finds the same numbers. The methods "option: ..." are the average across kinds and its members.

@@ -14,7 +14,10 @@ from aimfor.training import Observer, SavedState
 from aimfor.training._loop import EVALUATIONS, Training
 
 # Stages of a fit that do not depend on the aim, by their names alone and in the default.
-STAGES = {"forests": "forests", "trees forests": "forests", "linear log-loss": "linear log-loss"}
+STAGES = {
+    **{f"{kind}{stage}": stage for kind in ("", "trees ") for stage in ("forests", "forests on all rows")},
+    "linear log-loss": "linear log-loss",
+}
 
 
 class Shared(Observer):

@@ -8,7 +8,7 @@ from scipy import sparse
 
 lightgbm = pytest.importorskip("lightgbm")
 
-from aimfor.boosting import FoundForest, Sample, search  # noqa: E402
+from aimfor.boosting import FoundForest, Sample, retrain, search  # noqa: E402
 from aimfor.boosting._search import RATES_AND_ROUNDS, settings_of  # noqa: E402
 
 
@@ -134,6 +134,22 @@ def test_a_deadline_ends_the_search_but_gives_one_forest(three):
     stored = {0: three[0].forest}
     assert len(found(deadline=time.monotonic() - 1, stored=stored)) == 1
     assert len(found(deadline=time.monotonic() + 600)) == 3
+
+
+def test_forests_are_trained_again_with_their_settings_and_rounds(three):
+    """On the same rows they are the same, on more rows they have as many trees."""
+    wanted = {one.place: one.forest for one in (three[2], three[0])}
+    same_rows = retrain(TRAINING, wanted, categories=[4], seed=3)
+    for (place, forest), one in zip(same_rows, (three[2], three[0]), strict=True):
+        assert place == one.place
+        assert same(one._replace(forest=forest), one)
+    parts = [np.concatenate(pair) for pair in zip(TRAINING[:2], VALIDATION[:2], strict=True)]
+    more = dict(retrain(Sample(*parts), wanted, categories=[4], seed=3))
+    assert [forest.num_trees for forest in more.values()] == [forest.num_trees for forest in wanted.values()]
+    assert not any(same(one._replace(forest=more[one.place]), one) for one in three if one.place in more)
+    assert not list(retrain(TRAINING, wanted, categories=[4], seed=3, deadline=time.monotonic() - 1))
+    with pytest.raises(ValueError, match="labels must have both classes"):
+        retrain(TRAINING._replace(labels=np.zeros(600)), wanted)
 
 
 def test_the_settings_are_those_of_the_recipe():

@@ -12,13 +12,15 @@ pytest.importorskip("lightgbm")
 
 import aimfor
 from aimfor._base.stored_rows import RowWriter, StoredRows
+from aimfor.boosting import retrain
 from aimfor.estimator import Extras, fit_classifier
 from aimfor.estimator._holdout import LabelledRows, with_choosing
 from aimfor.model_folder import export_onnx
-from aimfor.model_kinds import _auto
+from aimfor.model_kinds import _auto, _forest_choice
 from aimfor.model_kinds._average import Average
+from aimfor.model_kinds._forest_choice import chosen_forests
 from aimfor.model_kinds._forest_search import thinned
-from aimfor.training import Observer, SavedState
+from aimfor.training import JudgedRows, Observer, SavedState
 
 X, y = make_classification(900, 8, n_informative=5, weights=[0.8], class_sep=0.8, random_state=0)
 MISSING = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
@@ -26,19 +28,77 @@ CLASSES = make_classification(900, 8, n_informative=5, n_classes=3, random_state
 QUICK = {"steps": 40, "random_state": 0}
 
 
-def test_trees_average_the_best_half_of_the_forests():
+def test_trees_average_the_best_of_the_forests():
     model = aimfor.Classifier("aucpr", model="trees", **QUICK).fit(X[:600], y[:600])
     assert [entry["name"] for entry in model.history_[:-1]] == [f"forest {place}" for place in range(1, 13)]
-    assert model.history_[-1]["name"] == "average of the best 6 of 12 forests"
-    assert model.history_[-1]["chosen"]
-    # The average is that of the best by the merit on the rows that choose.
-    ranked = sorted(model.history_[:-1], key=lambda entry: entry["merit"], reverse=True)
-    best = {int(entry["name"].split()[1]) - 1 for entry in ranked[:6]}
     average = model.model_.averages[0]
-    assert len(average.forests) == len(best) == 6
+    assert model.history_[-1]["name"] == f"average of the best {len(average.forests)} of 12 forests"
+    assert model.history_[-1]["chosen"]
+    assert 0 < len(average.forests) <= 6
     assert model.score(X[600:], y[600:]) > 0.8
     again = clone(model).fit(X[:600], y[:600])
     np.testing.assert_array_equal(again.raw_scores(X), model.raw_scores(X))
+
+
+@pytest.mark.parametrize("weights", [None, np.where(np.arange(900) < 450, 1.0, 3.0)])
+def test_the_best_half_by_the_aim_is_averaged_without_forests_of_a_log_loss_behind(weights):
+    rng = np.random.default_rng(0)
+    truth = 3 * rng.normal(size=900)
+    labels = (rng.random(900) < 1 / (1 + np.exp(-truth))).astype(np.uint8)[:, None]
+    judged = JudgedRows(aimfor.aim("aucpr"), labels, weights)
+    good = [truth + 0.1 * rng.normal(size=900) for _ in range(4)]
+    weak = [truth + 4 * rng.normal(size=900) for _ in range(4)]
+    assert chosen_forests(judged, [*weak, *good]) == [4, 5, 6, 7]
+    assert set(chosen_forests(judged, [*weak, *good[:2]])) == {4, 5}
+    alike = [truth + 0.01 * rng.normal(size=900) for _ in range(8)]
+    assert len(chosen_forests(judged, alike)) == 4
+    merits = [judged.judge(own[:, None]).merit for own in alike]
+    assert chosen_forests(judged, alike) == sorted(np.argsort(merits)[4:])
+    blind = JudgedRows(aimfor.aim("aucpr"), np.zeros_like(labels), weights)
+    assert len(chosen_forests(blind, alike)) == 4
+
+
+APART = make_classification(3000, 8, n_informative=5, class_sep=0.8, random_state=2)
+
+
+@pytest.mark.parametrize("model", ["trees", "auto"])
+def test_forests_are_trained_on_all_rows_but_those_of_the_threshold(model, monkeypatch):
+    seen = []
+
+    def noted(rows, forests, **options):
+        seen.append((rows, forests))
+        return retrain(rows, forests, **options)
+
+    monkeypatch.setattr(_forest_choice, "retrain", noted)
+    rows, labels = APART
+    held_out = rows[2400:], labels[2400:]
+    fitted = aimfor.Classifier("f1", model=model, **QUICK).fit(rows[:2400], labels[:2400], validation_data=held_out)
+    ((everything, before),) = seen
+    np.testing.assert_array_equal(everything.features, rows[:2400])
+    np.testing.assert_array_equal(everything.labels, labels[:2400])
+    trees = fitted.model_ if model == "trees" else fitted.model_.members[0].model
+    after = trees.averages[0].forests
+    assert [one.num_trees for one in after] == [one.num_trees for one in before.values()]
+    for one, own in zip(after, before.values(), strict=True):
+        assert not np.array_equal(one.scores(rows), own.scores(rows))
+    seen.clear()
+    # Rows that choose the threshold too stay out of training.
+    aimfor.Classifier("f1", model=model, **QUICK).fit(rows[:700], labels[:700], validation_data=held_out)
+    assert not seen
+
+
+def test_training_on_all_rows_resumes_to_the_same_forests():
+    rows, labels = APART
+    whole = aimfor.Classifier("f1", model="trees", **QUICK).fit(rows, labels)
+    pages = {}
+    for last in (13, 14):  # of the search all are kept
+        model = aimfor.Classifier("f1", model="trees", **QUICK)
+        with pytest.raises(Killed):
+            fit_classifier(model, rows, labels, None, None, Notebook(pages, last))
+    assert len({name.split(".")[1] for name in pages["forests on all rows"].tensors}) == 3
+    resumed = aimfor.Classifier("f1", model="trees", **QUICK)
+    fit_classifier(resumed, rows, labels, None, None, Notebook(pages))
+    np.testing.assert_array_equal(resumed.raw_scores(rows), whole.raw_scores(rows))
 
 
 @pytest.mark.parametrize("model", ["trees", "auto"])

@@ -10,4 +10,5 @@ from ._onnx import ML_OPSET as ML_OPSET
 from ._onnx import add_forests as add_forests
 from ._search import FoundForest as FoundForest
 from ._search import Sample as Sample
+from ._search import retrain as retrain
 from ._search import search as search

@@ -96,29 +96,70 @@ def search(
         ModuleNotFoundError: where LightGBM is not installed.
     """
     whole_number("forests", forests, at_least=1)
-    training, validation = (_checked(rows, categories) for rows in (training, validation))
-    positives = int(np.count_nonzero(training.labels))
-    rule(
-        0 < positives < len(training.labels),
-        "training labels",
-        "must have both classes among rows with weight",
-        np.unique(training.labels),
-    )
+    training, validation = _of_both_classes(training, categories), _checked(validation, categories)
     data = _Data(training, validation, list(categories))
     stored = stored or {}
-    return _found(data, seed, range(forests), stored, deadline)
+    return _found(data, validation, seed, range(forests), stored, deadline)
 
 
 def _found(
-    data: _Data, seed: int, places: range, stored: Mapping[int, Forest], deadline: float | None
+    data: _Data,
+    validation: Sample,
+    seed: int,
+    places: range,
+    stored: Mapping[int, Forest],
+    deadline: float | None,
 ) -> Iterator[FoundForest]:
     for place in places:
         settings = settings_of(seed, place)
         forest = stored.get(place) or _train(data, settings, deadline, place == 0)
         if forest is None:
             return
-        scores = forest.scores(data.validation.features)
-        yield FoundForest(place, settings, forest, scores, _log_loss(scores, data.validation))
+        scores = forest.scores(validation.features)
+        yield FoundForest(place, settings, forest, scores, _log_loss(scores, validation))
+
+
+def retrain(
+    rows: Sample,
+    forests: Mapping[int, Forest],
+    *,
+    categories: Sequence[int] = (),
+    seed: int = 0,
+    deadline: float | None = None,
+) -> Iterator[tuple[int, Forest]]:
+    """Train forests of a search again, each with its settings and for as many rounds as it has.
+
+    The validation rows of a search chose the rounds. Once nothing is left to choose they can train as well.
+
+    Args:
+        rows: to train on, with both classes; as a rule those of the search, training and validation.
+        forests: by their place in the search.
+        categories: as in `search`.
+        seed: of the search.
+        deadline: when to stop, in seconds of `time.monotonic()`; the forest in training is dropped then.
+
+    Returns:
+        An iterator that yields places and forests in the order of `forests`.
+
+    Raises:
+        ValueError: where rows are not as above.
+    """
+    data = _Data(_of_both_classes(rows, categories), None, list(categories))
+    return _again(data, seed, forests, deadline)
+
+
+def _again(
+    data: _Data, seed: int, forests: Mapping[int, Forest], deadline: float | None
+) -> Iterator[tuple[int, Forest]]:
+    for place, forest in forests.items():
+        booster = data.booster(settings_of(seed, place))
+        for _ in range(forest.num_trees):
+            if deadline is not None and time.monotonic() > deadline:
+                return
+            no_more_splits = booster.update()
+            if no_more_splits:
+                break
+        yield place, from_lightgbm(booster)
 
 
 def settings_of(seed: int, place: int) -> dict[str, Any]:
@@ -146,15 +187,17 @@ def settings_of(seed: int, place: int) -> dict[str, Any]:
 class _Data:
     """Rows binned once for all forests."""
 
-    def __init__(self, training: Sample, validation: Sample, categories: list[int]):
+    def __init__(self, training: Sample, validation: Sample | None, categories: list[int]):
         library = _import_lightgbm()
-        self.validation = validation
+        self.validation_rows = None
         self.threads = torch.get_num_threads()
         # Columns that cannot be split with 50 rows in a leaf may be split with 5.
         options = {"feature_pre_filter": False, "verbose": -1, "num_threads": self.threads, "deterministic": True}
         self.training_rows = library.Dataset(
             training.features, training.labels, weight=training.weights, categorical_feature=categories, params=options
         )
+        if validation is None:
+            return
         self.validation_rows = self.training_rows.create_valid(
             validation.features, validation.labels, weight=validation.weights, params=options
         ).construct()  # now, as a booster gives its settings to the rows that it is made with
@@ -164,7 +207,9 @@ class _Data:
         own = {name: value for name, value in settings.items() if name != "rounds"}
         threads = {"num_threads": self.threads, "verbose": -1, "feature_pre_filter": False}
         booster = _import_lightgbm().Booster({**own, **threads, "metric": "binary_logloss"}, self.training_rows)
-        return booster.add_valid(self.validation_rows, "validation")
+        if self.validation_rows is not None:
+            booster.add_valid(self.validation_rows, "validation")
+        return booster
 
 
 def _train(data: _Data, settings: Mapping[str, Any], deadline: float | None, is_first: bool) -> Forest | None:
@@ -212,6 +257,18 @@ def _checked(rows: Sample, categories: Sequence[int]) -> Sample:
     if not present.all():
         features, labels, weights = features[present], labels[present], weights[present]
     return Sample(features, labels, weights / weights.mean() if len(weights) else weights)
+
+
+def _of_both_classes(rows: Sample, categories: Sequence[int]) -> Sample:
+    rows = _checked(rows, categories)
+    positives = int(np.count_nonzero(rows.labels))
+    rule(
+        0 < positives < len(rows.labels),
+        "training labels",
+        "must have both classes among rows with weight",
+        np.unique(rows.labels),
+    )
+    return rows
 
 
 def _check_category(features: Any, column: int) -> None:

@@ -104,14 +104,17 @@ def _fit(
         fitted, held_out = divided(whole, held_share(aim, classifier, whole), seed)
     trained_on = held_out is fitted
     check_confidence(classifier.confidence, held_out, trained_on)
-    fitted, choosing = with_choosing(fitted, held_out, classifier)
-    if choosing is held_out and not trained_on and classifier.solver == "sgd":
+    everything, (fitted, choosing) = fitted, with_choosing(fitted, held_out, classifier)
+    apart = choosing is not held_out
+    if not apart and not trained_on and classifier.solver == "sgd":
         held_out = held_out._replace(source=held_out.source + ALSO_CHOSE)
     problem = problem_of(classifier, Scaling.of(whole.X, fitted.index, fitted.weights, fitted.ranks), extras.columns)
     fit = None
     if classifier.solver == "sgd":
         data, validation = (data_of(rows, problem) for rows in (fitted, choosing))
-        task = Task(problem, aim, data, validation, seed, deadline, extras.memory)
+        # The rows held out are for the threshold, so no model may train on them.
+        again = data_of(everything, problem) if apart else None
+        task = Task(problem, aim, data, validation, seed, deadline, extras.memory, again)
         fit = kind_for(classifier).fit(task, observer)
         classifier.model_ = fit.model
         classifier.history_ = history_of(fit.contest, aim)

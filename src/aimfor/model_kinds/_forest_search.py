@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from torch import Tensor
 
 from aimfor._base import checks
 from aimfor._base.splitting import chunks
@@ -48,8 +49,8 @@ class ForestSearch:
         if (state := self.observer.saved(STAGE)) is not None:
             with resuming(STAGE):
                 self._restore(state)
-        training = _in_memory(self.task, self.task.data, self.task.memory, "train on")
-        choosing = _in_memory(
+        training = in_memory(self.task, self.task.data, self.task.memory, "train on")
+        choosing = in_memory(
             self.task, self.task.validation, int(CHOOSING * self.task.memory), "choose their rounds on"
         )
         searches = [
@@ -97,24 +98,40 @@ class ForestSearch:
         evaluation = Evaluation(STAGE, f"forest {place + 1}", place + 1, value, nan, nan, nan, nan, nan)
         self.best = max(value, self.best)
         self.observer.on_evaluation([evaluation], self.best)
-        tensors = {
-            f"{label}.{number}.{name}": tensor
-            for label, forests in enumerate(self.found)
-            for number, forest in forests.items()
-            for name, tensor in forest.to_tensors().items()
-        }
-        self.observer.save(STAGE, SavedState({"forests": place + 1}, tensors))
+        self.observer.save(STAGE, state_of(self.found, {"forests": place + 1}))
 
     def _restore(self, state: SavedState) -> None:
-        problem = self.task.problem
-        width = problem.num_features if problem.columns is None else len(problem.columns.columns)
-        for place in range(int(state.facts["forests"])):
-            for label, forests in enumerate(self.found):
-                prefix = f"{label}.{place}."
-                own = {name.removeprefix(prefix): one for name, one in state.tensors.items() if name.startswith(prefix)}
-                forests[place] = Forest.from_tensors(own)
-                found = forests[place].num_features
-                checks.rule(found == width, "a forest", f"must read {width} columns", found)
+        self.found = restored(self.task, state)
+        for forests in self.found:
+            places = set(range(int(state.facts["forests"])))
+            checks.rule(set(forests) == places, "the forests", f"must be the first {len(places)}", sorted(forests))
+
+
+def state_of(found: Sequence[Mapping[int, Forest]], facts: dict[str, Any]) -> SavedState:
+    """The forests of each label by their place, to be kept."""
+    tensors = {
+        f"{label}.{place}.{name}": tensor
+        for label, forests in enumerate(found)
+        for place, forest in forests.items()
+        for name, tensor in forest.to_tensors().items()
+    }
+    return SavedState(facts, tensors)
+
+
+def restored(task: Task, state: SavedState) -> list[dict[int, Forest]]:
+    """The forests that `state_of` kept."""
+    problem = task.problem
+    width = problem.num_features if problem.columns is None else len(problem.columns.columns)
+    of_forest: dict[tuple[int, int], dict[str, Tensor]] = {}
+    for key, tensor in state.tensors.items():
+        label, place, name = key.split(".")
+        of_forest.setdefault((int(label), int(place)), {})[name] = tensor
+    found: list[dict[int, Forest]] = [{} for _ in range(problem.num_outputs)]
+    for (label, place), tensors in sorted(of_forest.items()):
+        forest = Forest.from_tensors(tensors)
+        checks.rule(forest.num_features == width, "a forest", f"must read {width} columns", forest.num_features)
+        found[label][place] = forest
+    return found
 
 
 def forest_scores(
@@ -170,15 +187,13 @@ class TreeRows(NamedTuple):
         return Sample(self.features, self.labels[:, label], self.weights)
 
 
-def _in_memory(task: Task, data: Data, memory: int, deed: str) -> TreeRows:
+def in_memory(task: Task, data: Data, memory: int, deed: str) -> TreeRows:
     """All rows where memory holds them. Of more rows on disk, those with a label and a weighted draw of the others."""
     columns, count, multiclass = task.problem.columns, len(data.rows), task.problem.multiclass
     labels = data.labels.numpy()
     labels = (labels[:, None] == np.arange(task.problem.num_outputs)).astype(np.uint8) if multiclass else labels
     weights = None if data.weights is None else data.weights.numpy().astype(np.float64)
-    width = data.rows.num_features if columns is None else len(columns.columns)
-    most = max(2, memory // (FLOAT * width))
-    if not isinstance(data.rows.features, StoredRows) or count <= most:
+    if (most := most_rows(task, data, memory)) is None or count <= most:
         return TreeRows(_taken(data, None, columns), labels, weights)
     positive = np.zeros(count, dtype=bool) if multiclass else labels.max(axis=1) > 0
     if positive.sum() > most / 2:  # the others would be too few to learn from
@@ -193,6 +208,13 @@ def _in_memory(task: Task, data: Data, memory: int, deed: str) -> TreeRows:
         stacklevel=checks.callers_level(),
     )
     return TreeRows(_taken(data, index, columns), labels[index], weights)
+
+
+def most_rows(task: Task, data: Data, memory: int) -> int | None:
+    """How many rows on disk memory may hold; None for rows that it holds already."""
+    columns = task.problem.columns
+    width = data.rows.num_features if columns is None else len(columns.columns)
+    return max(2, memory // (FLOAT * width)) if isinstance(data.rows.features, StoredRows) else None
 
 
 def thinned(kept: np.ndarray, most: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

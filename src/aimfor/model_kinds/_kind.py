@@ -73,6 +73,8 @@ class Task(NamedTuple):
         seed: of everything random.
         deadline: when to stop with the best so far, in seconds of `time.monotonic()`; None for never.
         memory: bytes of rows on disk that a kind which needs its rows in memory may read.
+        everything: the rows of both, to train on once nothing is left to choose; None where the validation rows have
+            more to choose than the model.
     """
 
     problem: Problem
@@ -82,6 +84,7 @@ class Task(NamedTuple):
     seed: int
     deadline: float | None = None
     memory: int = MEMORY
+    everything: Data | None = None
 
 
 class OnnxGraph(Protocol):

@@ -1,13 +1,15 @@
-"""Boosted trees: log-loss forests by a seeded search, the best half of them averaged.
+"""Boosted trees: log-loss forests by a seeded search, the best of them averaged.
 
 In tuned forests an aimed objective gains nothing, but averaging the forests that a search trains anyway does; see
-docs/boosting.md. So every forest is trained by log-loss, and the aim chooses which of them are averaged.
+docs/boosting.md. So every forest is trained by log-loss, and the aim chooses which of them are averaged. These are
+trained again on all rows that have nothing else to choose.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,14 +20,13 @@ from aimfor._base.checks import rule
 from aimfor._base.json import check_entries
 from aimfor._base.warnings import MissingTreesWarning
 from aimfor.boosting import Forest, ForestAverage, add_forests
+from aimfor.model_kinds._forest_choice import chosen_forests, trained_on_all
 from aimfor.model_kinds._forest_search import STAGE, ForestSearch, forest_scores, plain_average
 from aimfor.model_kinds._kind import Fit, Model, ModelKind, OnnxGraph, Task
 from aimfor.model_kinds._table_columns import TableColumns
 from aimfor.operating_points import one_per_label
 from aimfor.training import Candidate, Contest, JudgedRows, Observer
 
-# The share of the forests that is averaged.
-AVERAGED = 1 / 2
 # Of a model folder: what is larger is refused unread.
 MOST_TENSOR_BYTES = 2**31
 DESCRIPTION: dict[str, Any] = {
@@ -69,6 +70,12 @@ class Trees(Model):
 
     def scores(self, features: Any, index: np.ndarray | None = None) -> np.ndarray:
         return forest_scores(self.averages, self.columns, features, index)
+
+    def with_forests(self, forests: Sequence[Sequence[Forest]]) -> Trees:
+        """The same averages of other forests, `forests[label]`."""
+        pairs = zip(self.averages, forests, strict=True)
+        averages = [replace(average, forests=tuple(own)) for average, own in pairs]
+        return Trees(averages, self.multiclass, self.columns)
 
     def describe(self) -> dict[str, Any]:
         columns = self.columns
@@ -124,11 +131,13 @@ class TreesKind(ModelKind):
         models = [Trees([plain_average([own[place]]) for own in found], multiclass, columns) for place in places]
         scores = [model.scores(rows.features, rows.index) for model in models]
         candidates = [self._candidate(f"forest {place + 1}", own, judged, place) for place, own in enumerate(scores)]
-        average = _average(task, judged, found, scores)
+        chosen = _chosen(task, judged, scores)
+        average = _average(task, judged, found, chosen, scores)
         own = average.scores(rows.features, rows.index)
-        chosen = max(1, round(AVERAGED * len(models)))
-        name = f"average of the best {chosen} of {len(models)} forests"
+        name = f"average of the best {_counted(chosen)} of {len(models)} forests"
         contest = Contest([*candidates, self._candidate(name, own, judged, len(models), True)], len(models))
+        # Their place on the scale stays that of rows which they had not been trained on.
+        average = average.with_forests(trained_on_all(task, observer, found, chosen))
         by_name = {one.recipe.name: model for one, model in zip(contest.candidates, [*models, average], strict=True)}
         return Fit(contest, lambda candidate: by_name[candidate.recipe.name])
 
@@ -174,16 +183,32 @@ def _columns_of(description: Mapping[str, Any]) -> TableColumns | None:
     return TableColumns.read(description["columns"], description["num_features"])
 
 
-def _average(task: Task, judged: JudgedRows, found: Sequence[Sequence[Forest]], scores: Sequence[np.ndarray]) -> Trees:
-    """The best half of the forests of each label, averaged: standardised, or for classes as log-odds, whose scale says
-    which class is likelier."""
-    chosen = max(1, round(AVERAGED * len(scores)))
+def _chosen(task: Task, judged: JudgedRows, scores: Sequence[np.ndarray]) -> list[list[int]]:
+    """For each label the numbers of the forests to average."""
+    aims = one_per_label(task.aim, judged.labels.shape[1])
+    return [
+        chosen_forests(JudgedRows(aim, judged.labels[:, [label]], judged.weights), [own[:, label] for own in scores])
+        for label, aim in enumerate(aims)
+    ]
+
+
+def _counted(chosen: Sequence[Sequence[int]]) -> str:
+    """How many forests the labels average."""
+    counts = sorted(map(len, chosen))
+    return f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
+
+
+def _average(
+    task: Task,
+    judged: JudgedRows,
+    found: Sequence[Sequence[Forest]],
+    chosen: Sequence[Sequence[int]],
+    scores: Sequence[np.ndarray],
+) -> Trees:
+    """The chosen forests of each label, averaged: standardised, or for classes as log-odds, whose scale says which
+    class is likelier."""
     averages = []
-    for label, (forests, aim) in enumerate(zip(found, one_per_label(task.aim, len(found)), strict=True)):
-        rows = JudgedRows(aim, judged.labels[:, [label]], judged.weights)
-        # Where a label lacks a class, the rows say nothing, and the first forests are as good as any.
-        merits = [0.0 if rows.blind else rows.judge(own[:, [label]]).merit for own in scores]
-        best = sorted(np.argsort(merits, kind="stable")[::-1][:chosen].tolist())
+    for label, (forests, best) in enumerate(zip(found, chosen, strict=True)):
         members = [forests[place] for place in best]
         if task.problem.multiclass:
             averages.append(plain_average(members))
