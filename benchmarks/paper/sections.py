@@ -176,7 +176,8 @@ def many_labels_section() -> str:
             page.tally(found, "pairs of table and AUCPR loss"),
             page.picture(many_labels.NAME, "Gain of further AUCPR steps over further log-loss, by frequency of label"),
             page.fold("Rare and frequent labels", many_labels.gain_table(cells).markdown()),
-            forms.TOLD,
+            "The rows with defaults have `aimfor.Loss` as it is. The others have its bounding form: "
+            '`constraint="surrogate"` and `log_loss=0`.',
             page.source(many_labels.NAME),
         ]
     )

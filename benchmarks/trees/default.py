@@ -79,6 +79,24 @@ def fit_lightgbm(split: Split, seed: int) -> tuple[list[FoundForest], float]:
     return found, time.perf_counter() - start
 
 
+def lightgbm_chosen(split: Split, seed: int, aims: list[str]) -> dict[str, dict[str, Chosen]]:
+    """For each aim the single forests that LightGBM's users would keep."""
+    forests, seconds = fit_lightgbm(split, seed)
+    singles = [
+        Candidate(f"forest {one.place + 1}", True, one.scores[:, None], one.forest.scores(split.test.X)[:, None])
+        for one in forests
+    ]
+    lowest = singles[int(np.argmin([one.log_loss for one in forests]))]
+    Y = split.validation.Y
+    return {
+        aim: {
+            BY_METRIC: decided(aim, by_metric(aim, singles, Y), Y, seconds),
+            BY_LOG_LOSS: decided(aim, lowest, Y, seconds),
+        }
+        for aim in aims
+    }
+
+
 def run(name: str, rows: sets.Rows, cells: Cells, seed: int, aims: list[str], fresh: bool = False) -> None:
     """All cells of one split that are not finished."""
     missing = [aim for aim in aims if not cells.find(set=name, split=seed, aim=aim, method=OURS)]
@@ -86,21 +104,15 @@ def run(name: str, rows: sets.Rows, cells: Cells, seed: int, aims: list[str], fr
         return
     split = prepared(rows, seed)
     size = {"fit_rows": len(split.fit.Y), "features": split.fit.X.shape[1], "positives": int(rows.labels.sum())}
-    forests, seconds = fit_lightgbm(split, seed)
-    singles = [
-        Candidate(f"forest {one.place + 1}", True, one.scores[:, None], one.forest.scores(split.test.X)[:, None])
-        for one in forests
-    ]
-    lowest = singles[int(np.argmin([one.log_loss for one in forests]))]
+    lightgbm = {}
+    if not all(cells.find(set=name, split=seed, aim=aim, method=BY_LOG_LOSS) for aim in missing):
+        lightgbm = lightgbm_chosen(split, seed, missing)
     shared = Shared()
     with nullcontext() if fresh else replayed_networks():
         for aim in missing:
             Y = split.validation.Y
-            found = {
-                BY_METRIC: decided(aim, by_metric(aim, singles, Y), Y, seconds),
-                BY_LOG_LOSS: decided(aim, lowest, Y, seconds),
-                "trees": fit_ours("trees", aim, split, seed, Observer() if fresh else shared)[0],
-            }
+            found = lightgbm.get(aim, {})
+            found["trees"] = fit_ours("trees", aim, split, seed, Observer() if fresh else shared)[0]
             ours, fit = fit_ours("auto", aim, split, seed, Observer() if fresh else shared)
             for option, model in options_of(fit).items():
                 scores = (model.scores(part.X) for part in split[1:])

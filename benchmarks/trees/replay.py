@@ -40,19 +40,19 @@ def replayed_networks() -> Iterator[None]:
     states: dict[int, SavedState] = {}
     real = Training.advance
 
-    def advance(training: Any) -> None:
+    def advance(training: Any, asked: bool) -> bool:
         if any(recipe.aim is not None for recipe in training.recipes):
-            return real(training)
+            return real(training, asked)
         if later := [step for step in states if step > training.step]:
             training.step += 1  # what is between two evaluations is not looked at
             if training.step == min(later):
                 _go_on_from(training, states[training.step])
-            return None
-        real(training)
+            return asked
+        stopping = real(training, asked)
         if training.step * EVALUATIONS % training.budget.steps == 0:
             facts, tensors = training.kept()
             states[training.step] = SavedState(facts, {name: tensor.clone() for name, tensor in tensors.items()})
-        return None
+        return stopping
 
     with mock.patch.object(Training, "advance", advance):
         yield
