@@ -91,7 +91,20 @@ def test_two_processes_fit_the_model_of_one(rows, tmp_path):
     assert_equal_models(one, fitted(2, rows, tmp_path / "two", *options))
     metrics = [json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("one", "two")]
     assert metrics[0]["data"]["rows"] == metrics[1]["data"]["rows"]
-    assert metrics[0]["labels"][0]["operating"]["tp"] == metrics[1]["labels"][0]["operating"]["tp"]
+    labels = [facts["labels"][0] for facts in metrics]
+    assert labels[0]["operating"]["tp"] == labels[1]["operating"]["tp"]
+    promises = [[one["delivered"] for one in facts["promise"]["points"]] for facts in labels]
+    assert promises[0] == pytest.approx(promises[1])
+    kinds = [{one["name"]: one["precision"] for one in facts["kinds"]} for facts in metrics]
+    assert kinds[0] == pytest.approx(kinds[1])
+
+
+def test_where_no_rows_are_held_out_the_first_process_measures_its_own(rows, tmp_path):
+    """The others have other rows, so they take no turns."""
+    nothing = ("--validation-fraction", "0", "--test-fraction", "0", "--model", "linear")
+    fitted(2, rows, tmp_path / "run", *FIT, *nothing)
+    (label,) = json.loads((tmp_path / "run" / "metrics.json").read_text())["labels"]
+    assert 0 < label["rows"] < 3000
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from scipy import stats
 
 import aimfor
 from aimfor.report._measure import measure_label
+from ranks_in_threads import in_ranks
 
 AIMS = [
     "recall@precision>=0.6",
@@ -232,6 +233,14 @@ def test_unequal_weights_have_no_intervals():
     exact = aimfor.metrics.precision(labels, scores, threshold, sample_weight=weights)
     assert found["operating"]["precision"] == pytest.approx(exact)
     assert found["operating"]["intervals"] is None
+
+
+@pytest.mark.parametrize("text", ["recall@precision>=0.6", "tpr@fpr<=0.1", "aucroc"])
+def test_ranks_measure_together_what_one_process_does(text):
+    rows = problem()
+    alone = measured(text, *rows)
+    for size in (2, 4):
+        assert in_ranks(lambda ranks: measured(text, *rows, ranks=ranks), size) == [alone] * size
 
 
 @pytest.mark.parametrize(

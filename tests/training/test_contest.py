@@ -7,7 +7,8 @@ from sklearn.metrics import average_precision_score
 import aimfor
 from aimfor.training._loop import Candidate
 from aimfor.training._recipes import Recipe, aim_recipes
-from aimfor.training._selection import AREA_SHARE, choose, judgement
+from aimfor.training._selection import AREA_SHARE, RESAMPLES, choose, judgement, paired_difference
+from ranks_in_threads import in_ranks
 
 LABELS = np.array([1, 0, 1, 0, 0, 1, 0, 0])[:, None]
 SCORES = np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2])[:, None]
@@ -68,3 +69,22 @@ def test_of_equals_the_strongest_decay_is_chosen():
     recipes = [Recipe(None, decay=1e-7), Recipe(None, decay=1e-1), Recipe(None, decay=1e-3), Recipe(aim, decay=1e-1)]
     equal = [Candidate(recipe, 1.0, 1.0, labels.astype(float), {}, 0, {}) for recipe in recipes]
     assert choose(equal, aim, labels, None, seed=0) == 1
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_ranks_draw_different_resamples_and_find_the_difference_of_one_process(weighted, monkeypatch):
+    aim, random = aimfor.aim("recall@precision>=0.6"), np.random.default_rng(0)
+    labels = (random.random((300, 1)) < 0.3).astype(np.int64)
+    weights = random.random(300) if weighted else None
+    scores = [labels + noise * random.normal(size=(300, 1)) for noise in (0.5, 1.0)]
+    one, other = (Candidate(Recipe(None), 0.0, 0.0, own, {}, 0, {}) for own in scores)
+    drawn, plain = [], np.random.default_rng
+    monkeypatch.setattr(np.random, "default_rng", lambda seed: drawn.append(seed) or plain(seed))
+    found = [
+        in_ranks(lambda ranks: paired_difference(one, other, aim, labels, weights, 7, ranks), size)
+        for size in (1, 2, 4)
+    ]
+    assert len({difference for own in found for difference in own}) == 1
+    assert found[0][0][0] > 0
+    assert found[0][0][1] > 0
+    assert sorted(drawn) == sorted(3 * [(7, resample) for resample in range(RESAMPLES)])

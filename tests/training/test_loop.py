@@ -7,6 +7,7 @@ from sklearn.datasets import make_classification
 
 import aimfor
 from aimfor.estimator import fit_classifier
+from aimfor.training._adam import Adam
 from aimfor.training._loop import step_
 from aimfor.training._models import Layers, Modules
 from aimfor.training._objectives import Objectives
@@ -151,7 +152,7 @@ def one_step(heads, decays, rate=0.1):
     X, y = make_classification(64, 3, n_informative=3, n_redundant=0, random_state=0)
     data = Data(FeatureRows(X, Scaling.of(X, None, None)), torch.from_numpy(y)[:, None], None)
     recipes = [Recipe(None, decay=decay) for decay in decays]
-    optimiser = torch.optim.Adam(heads.parameters(), lr=rate)
+    optimiser = Adam(heads.parameters(), rate)
     step_(heads, Objectives(recipes, 1, data, False), optimiser, torch.tensor(decays), Batch(*data.take(slice(None))))
     return [heads.head(head) for head in range(heads.num_heads)]
 

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from aimfor._base.ranks import in_turns
 from aimfor.aims import aim as read_aim
 from aimfor.cli._fit import Fitted, deciding_rows, measured, train
 from aimfor.cli._job import Job
@@ -80,10 +81,14 @@ def _forests(job: Job, fitted: Fitted, shown: Observer) -> tuple[Fitted, Candida
     return None if best is None else (source, best)
 
 
-def side_by_side(fitted: Fitted) -> list[dict[str, Any]]:
+def side_by_side(fitted: Fitted, answer: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Of each kind the best log-loss candidate and the best other one, measured like the answer, which is marked.
 
-    Numbers are means over labels; with very many labels there are none.
+    Numbers are means over labels; with very many labels there are none. Ranks take the candidates by turns.
+
+    Args:
+        fitted: the job.
+        answer: what its model measured.
     """
     contest = fitted.contest
     if contest is None or len(fitted.dataset.label_names) > MOST_SHOWN:
@@ -91,17 +96,19 @@ def side_by_side(fitted: Fitted) -> list[dict[str, Any]]:
     groups: dict[tuple[str, bool], list[Candidate]] = {}
     for one in contest.candidates:
         groups.setdefault((one.kind, plain(one.recipe)), []).append(one)
-    found = []
-    for (kind, log_loss), own in groups.items():
+
+    def measure(number: int) -> dict[str, Any]:
+        (kind, log_loss), own = list(groups.items())[number]
         chosen = any(one is contest.winner for one in own)
         best = contest.winner if chosen else contest._replace(candidates=own).best(lambda _: True)
         assert best is not None
-        labels = measured(fitted if chosen else _with(fitted, best), promises=False)
+        labels = answer if chosen else measured(_with(fitted, best), promises=False)
         rates = {rate: _mean([one["operating"][rate] for one in labels]) for rate in ("precision", "recall", "fpr")}
         metric = _mean([one["metric"]["ours"] for one in labels])
         facts = {"kind": kind, "name": best.recipe.name, "log_loss": log_loss, "metric": metric, **rates}
-        found.append({**facts, "chosen": chosen})
-    return found
+        return {**facts, "chosen": chosen}
+
+    return in_turns(measure, len(groups), fitted.ranks)
 
 
 def _mean(values: list[float | None]) -> float | None:

@@ -70,6 +70,12 @@ class Fitted:
         return self.dataset.train, "the rows it was trained on"
 
     @property
+    def ranks(self) -> Ranks:
+        """Those that measure together: held-out rows are with all of them, rows to train on are not."""
+        share = self.dataset.share
+        return share.ranks if share is not None and self.held_out is not self.dataset.train else ALONE
+
+    @property
     def points(self) -> tuple[OperatingPoint, ...]:
         """One per label."""
         points = self.classifier.operating_point_
@@ -130,9 +136,13 @@ def fit(job: Job, out: Path, *, command: str, resume: bool, shown: Observer, ran
 
 
 def _follow(job: Job, ranks: Ranks) -> None:
-    """What the ranks after the first do: train with it on rows of their own."""
+    """What the ranks after the first do: train with it on rows of their own, and take turns with what is measured."""
+    from aimfor.cli._compare import side_by_side
+
     with tempfile.TemporaryDirectory(prefix="aimfor-") as place:
-        train(job.classifier(), job.dataset(Path(place), ranks), Follower(ranks), job.memory)
+        fitted = train(job.classifier(), job.dataset(Path(place), ranks), Follower(ranks), job.memory)
+        if fitted.ranks.size > 1:
+            side_by_side(fitted, measured(fitted))
 
 
 def _fit(
@@ -151,10 +161,11 @@ def _fit(
         fitted = train(classifier, dataset, run if ranks.size == 1 else Leader(run, ranks), job.memory)
     over = budget is not None and time.monotonic() - begun >= budget
     run.on_stage_begin("measuring")
+    labels = measured(fitted, segments)
     facts = {
         "aim": str(read_aim(job.aim)),
-        "labels": measured(fitted, segments),
-        "kinds": side_by_side(fitted),
+        "labels": labels,
+        "kinds": side_by_side(fitted, labels),
         "importance": _importance(fitted, run),
         "candidates": [{**entry, "chosen": bool(np.any(entry["chosen"]))} for entry in classifier.history_],
         "data": {"said": dataset.said, **dataset.summary},
@@ -171,7 +182,7 @@ def _fit(
             out,
             classifier,
             preparation=dataset.preparation,
-            extra={"data": _data_facts(job, fitted, facts["labels"])},
+            extra={"data": _data_facts(job, fitted, labels)},
             loss_state={name: chosen[name] for name in ("multipliers", "thresholds", "priors") if name in chosen},
         )
     run.done = not run.stopped
@@ -226,7 +237,7 @@ def _as_values(classes: tuple[str, ...]) -> list[Any]:
 def measured(fitted: Fitted, segments: pa.Array | None = None, *, promises: bool = True) -> list[dict[str, Any]]:
     """Every label on the rows that measure, log-loss beside it, and each value of the segments by itself.
 
-    Without `promises` there is nothing about other targets, which take longer than all the rest.
+    Without `promises` there is nothing about other targets, which take longer than all the rest. Ranks share these.
     """
     part, on = fitted.measuring
     baseline = None if fitted.contest is None else fitted.contest.best(plain)
@@ -251,6 +262,7 @@ def measured(fitted: Fitted, segments: pa.Array | None = None, *, promises: bool
             num_points=max(LEAST_POINTS, MAX_POINTS // len(names)),
             positive=name if fitted.dataset.multiclass else fitted.dataset.classes[1],
             on=on,
+            ranks=fitted.ranks,
         )
         for index, name in enumerate(names)
     ]

@@ -60,12 +60,12 @@ class AutoKind(ModelKind):
         judged = JudgedRows.of(task.aim, task.validation, task.problem.num_outputs if multiclass else None)
         average = _average(fits, judged, multiclass)
         options = [*([] if average is None else [average[0]]), *(fit.contest.winner for fit in fits.values())]
-        if not _ended(task, observer) and _races(fits, options, judged, task.seed):
+        if not _ended(task, observer) and _races(fits, options, judged, task):
             fits[LINEAR.name] = LINEAR.fit(task, KindObserver(observer, f"{LINEAR.name} "))
             options = [fits[LINEAR.name].contest.winner if one.kind == LINEAR.name else one for one in options]
         candidates = [candidate for fit in fits.values() for candidate in fit.contest.candidates]
         candidates += [] if average is None else [average[0]]
-        chosen = _choose(options, judged, NOISE if average is None else EVIDENCE, task.seed)
+        chosen = _choose(options, judged, NOISE if average is None else EVIDENCE, task)
         place = next(index for index, one in enumerate(candidates) if one is chosen)
 
         def model_of(candidate: Candidate) -> Model:
@@ -156,24 +156,29 @@ def _average(fits: Mapping[str, Fit], judged: JudgedRows, multiclass: bool) -> t
     return Candidate(recipe, *judged.judge(combined), combined, {}, 0, {}, AutoKind.name), average
 
 
-def _races(fits: Mapping[str, Fit], options: Sequence[Candidate], judged: JudgedRows, seed: int) -> bool:
+def _races(fits: Mapping[str, Fit], options: Sequence[Candidate], judged: JudgedRows, task: Task) -> bool:
     """Whether a linear model might still win if it were trained for the aim."""
     if LINEAR.name not in fits:
         return False
     own, best = fits[LINEAR.name].contest.winner, max(options, key=lambda one: one.merit)
     if own is best or judged.blind:
         return own is best
-    mean, deviation = paired_difference(best, own, judged.aim, judged.labels, judged.weights, seed)
+    mean, deviation = _difference(best, own, judged, task)
     return mean <= EVIDENCE * deviation
 
 
-def _choose(options: Sequence[Candidate], judged: JudgedRows, evidence: float, seed: int) -> Candidate:
+def _choose(options: Sequence[Candidate], judged: JudgedRows, evidence: float, task: Task) -> Candidate:
     """The first, unless another beats it by so many standard deviations of the mean difference on these rows."""
     first, best = options[0], max(options, key=lambda one: one.merit)
     if best is first or judged.blind:
         return first
-    mean, deviation = paired_difference(best, first, judged.aim, judged.labels, judged.weights, seed)
+    mean, deviation = _difference(best, first, judged, task)
     return best if mean > evidence * deviation else first
+
+
+def _difference(one: Candidate, other: Candidate, judged: JudgedRows, task: Task) -> tuple[float, float]:
+    """Mean and standard deviation of the merit of `one` minus that of `other`; ranks share the resamples."""
+    return paired_difference(one, other, judged.aim, judged.labels, judged.weights, task.seed, task.data.ranks)
 
 
 AUTO = AutoKind()

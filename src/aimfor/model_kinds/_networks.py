@@ -19,6 +19,7 @@ from aimfor.model_kinds._kind import Fit, Model, ModelKind, OnnxGraph, Problem, 
 from aimfor.model_kinds._observers import DeadlineObserver
 from aimfor.training import (
     OF_CONSTANTS,
+    Adam,
     Budget,
     Candidate,
     Data,
@@ -304,15 +305,14 @@ class ContinuedTraining:
         decay = kind.decays(settings, problem.num_outputs)[0]
         self.recipe = single_recipe(settings, aim) or Recipe(aim, "hinge", decay=decay)
         self.seeded = kind.foreign
-        self.optimiser: torch.optim.Optimizer | None = None
+        self.optimiser: Adam | None = None
 
     def pass_over(self, model: Network, data: Data, budget: Budget, seed: int) -> None:
         """One pass over the rows."""
         heads = model.heads = model.heads.float()
         if self.optimiser is None:
             self.objectives = Objectives([self.recipe], heads.num_labels, data, model.multiclass)
-            self.optimiser = torch.optim.Adam(heads.parameters(), lr=budget.rate)
-        for group in self.optimiser.param_groups:
-            group["lr"] = budget.rate
+            self.optimiser = Adam(heads.parameters(), budget.rate)
+        self.optimiser.rate = budget.rate
         with seeded(seed, self.seeded):
             train_one(heads, self.recipe, self.objectives, self.optimiser, data, budget.batch_size, seed)

@@ -12,6 +12,7 @@ import numpy as np
 from aimfor._base import checks
 from aimfor._base.arrays import ROUNDING, Values
 from aimfor._base.errors import UndefinedMetricError
+from aimfor._base.ranks import ALONE, Ranks, in_turns
 from aimfor.aims import AUCPR, AUCROC, Aim, PointAim, RecallAtPrecision, TPRAtFPR, rate_of
 from aimfor.metrics import Curve, cumulate
 from aimfor.operating_points import (
@@ -51,6 +52,7 @@ def measure_label(
     num_points: int = MAX_POINTS,
     positive: str = "1",
     on: str = UNSEEN,
+    ranks: Ranks = ALONE,
 ) -> dict[str, Any]:
     """Measure one label on rows that the model never saw.
 
@@ -68,6 +70,7 @@ def measure_label(
         num_points: the most points of a curve; the operating threshold is one more.
         positive: the class that counts as positive, in words.
         on: which rows these are, in words.
+        ranks: that all have these rows, and call this with them at the same time; they share the longest part.
 
     Returns:
         A dict of finite numbers, texts, lists and None. `metric` is the aim's exact metric at the best threshold of
@@ -121,7 +124,7 @@ def measure_label(
         "claim": claim_of(point) if validation else "",
         "baseline": baseline and _thinned(_curve(baseline), num_points),
         "histogram": _histogram(rows),
-        "promise": validation and _promise(_kin(aim), ours, validation, point),
+        "promise": validation and _promise(_kin(aim), ours, validation, point, ranks),
     }
     verdict = verdict_of(operating, constraint, level)
     return {**measured, "verdict": verdict, "sentence": sentence_of(verdict, measured, aim, point.source)}
@@ -275,18 +278,19 @@ def _promise(
     ours: _Measured,
     validation: tuple[Any, ...],
     point: OperatingPoint,
+    ranks: Ranks,
 ) -> dict[str, Any]:
     labels, scores, weights, groups = validation if len(validation) == 4 else (*validation, None)
     given = {"source": point.source, "sample_weight": weights, "groups": groups}
     rate = rate_of(aim.constrained)
     targets = sorted({*rate.round_targets, aim.target})
-    points = []
-    for target in targets:
-        kin = type(aim)(target)  # type: ignore[call-arg]
-        chosen = decided_point(labels, scores, kin, point.confidence, **given)
-        here = ours.at(chosen.threshold)
+
+    def kept(number: int) -> dict[str, Any]:
+        kin = type(aim)(targets[number])  # type: ignore[call-arg]
+        threshold = decided_point(labels, scores, kin, point.confidence, **given).threshold
+        here = ours.at(threshold)
         interval = here["intervals"] and here["intervals"][rate.name]
-        points.append(
-            {"promised": target, "threshold": chosen.threshold, "delivered": here[rate.name], "interval": interval}
-        )
-    return {"rate": rate.name, "sense": aim.sense, "points": points}
+        delivered = here[rate.name]
+        return {"promised": targets[number], "threshold": threshold, "delivered": delivered, "interval": interval}
+
+    return {"rate": rate.name, "sense": aim.sense, "points": in_turns(kept, len(targets), ranks)}

@@ -1,3 +1,4 @@
+from ._adam import Adam as Adam
 from ._contest import Contest as Contest
 from ._contest import HeadTraining as HeadTraining
 from ._contest import JudgedRows as JudgedRows

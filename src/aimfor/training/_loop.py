@@ -13,6 +13,7 @@ from torch import Tensor
 from aimfor._base.json import json_ready
 from aimfor._base.ranks import ALONE, Ranks, in_turns
 from aimfor.loss import log_odds
+from aimfor.training._adam import Adam
 from aimfor.training._models import Heads, Layers
 from aimfor.training._objectives import Objectives
 from aimfor.training._observer import Evaluation, Observer, SavedState, resuming
@@ -105,7 +106,7 @@ class Training:
         self.multiclass, self.blind = multiclass, blind
         self.objectives = Objectives(recipes, heads.num_labels, data, multiclass)
         self.decays = decays_of(recipes, data.rows.device)
-        self.optimiser = torch.optim.Adam(heads.parameters(), lr=budget.rate)
+        self.optimiser = Adam(heads.parameters(), budget.rate)
         self.batches = BatchOrder(data.total, budget.batch_size, generator)
         self.step, self.fruitless = 0, 0
         self.best: list[Candidate] = []
@@ -144,7 +145,7 @@ class Training:
     def kept(self) -> SavedState:
         """The whole state, as facts and tensors."""
         tensors = {f"heads.{name}": tensor for name, tensor in self.heads.state_dict().items()}
-        for index, entries in self.optimiser.state_dict()["state"].items():
+        for index, entries in self.optimiser.state.items():
             tensors |= {f"optimiser.{index}.{name}": tensor for name, tensor in entries.items()}
         for index, loss in self.objectives.losses():
             tensors |= {f"loss.{index}.{name}": tensor for name, tensor in loss.state_dict().items()}
@@ -160,12 +161,13 @@ class Training:
         """Resume from a state that `kept` gave for the same rows, recipes and budget; refuse one of another form."""
         facts, tensors = kept
         self.heads.load_state_dict(_alike(self.heads.state_dict(), _below("heads", tensors)))
-        state = self.optimiser.state_dict()
         for index, parameter in enumerate(self.heads.parameters()):
             if own := _below(f"optimiser.{index}", tensors):
                 moments = {"step": torch.zeros(()), "exp_avg": parameter, "exp_avg_sq": parameter}
-                state["state"][index] = _alike(moments, own)
-        self.optimiser.load_state_dict(state)
+                found = _alike(moments, own)
+                self.optimiser.state[index] = {"step": found["step"]} | {
+                    name: found[name].to(parameter.device) for name in ("exp_avg", "exp_avg_sq")
+                }
         for index, loss in self.objectives.losses():
             loss.load_state_dict(_alike(loss.state_dict(), _below(f"loss.{index}", tensors)))
         self.step, self.fruitless = (_number(facts[name], int) for name in ("step", "fruitless"))
@@ -187,8 +189,7 @@ class Training:
         self._set_rate()
 
     def _set_rate(self) -> None:
-        for group in self.optimiser.param_groups:
-            group["lr"] = 0.5 * self.budget.rate * (1 + math.cos(math.pi * self.step / self.budget.steps))
+        self.optimiser.rate = 0.5 * self.budget.rate * (1 + math.cos(math.pi * self.step / self.budget.steps))
 
 
 def _number(value: Any, kind: type[int] | type[float]) -> Any:
@@ -347,7 +348,7 @@ def decays_of(recipes: Sequence[Recipe], device: torch.device | str) -> Tensor |
 def step_(
     heads: Heads,
     objectives: Objectives,
-    optimiser: torch.optim.Optimizer,
+    optimiser: Adam,
     decays: Tensor | None,
     batch: Batch,
     ranks: Ranks = ALONE,
@@ -364,7 +365,7 @@ def step_(
     stopping = ranks.average_(grads, asked)
     optimiser.step()
     if decays is not None and linear is None:  # Adam would divide a penalty by the size of gradients
-        heads.shrink_(1 - optimiser.param_groups[0]["lr"] * decays)
+        heads.shrink_(1 - optimiser.rate * decays)
     return stopping
 
 
@@ -372,7 +373,7 @@ def train_one(
     heads: Heads,
     recipe: Recipe,
     objectives: Objectives,
-    optimiser: torch.optim.Optimizer,
+    optimiser: Adam,
     data: Data,
     batch_size: int,
     seed: int,

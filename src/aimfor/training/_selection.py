@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from aimfor._base.ranks import ALONE, Ranks
+from aimfor._base.ranks import ALONE, Ranks, in_turns
 from aimfor._base.warnings import UndefinedMetricWarning
 from aimfor.aims import AUCPR, Aim, AreaAim, judged
 from aimfor.training._loop import Candidate, Judgement, rank
@@ -72,8 +72,10 @@ def paired_difference(
     seed: int,
     ranks: Ranks = ALONE,
 ) -> tuple[float, float]:
-    """Mean and standard deviation of the merit of `one` minus that of `other`, over resamples of the rows."""
-    generator = np.random.default_rng(seed)
+    """Mean and standard deviation of the merit of `one` minus that of `other`, over resamples of the rows.
+
+    Each resample has a seed of its own, so that a rank draws only those that are its turn.
+    """
     if labels.shape[1] >= MANY_LABELS:
         merits = [per_label(aim, candidate.scores, labels, weights) for candidate in (one, other)]
         differences = merits[0] - merits[1]
@@ -81,15 +83,15 @@ def paired_difference(
         return float(differences.mean()), float(differences.std() / math.sqrt(max(1, len(differences))))
     count = len(labels)
     sides = [_sorted_rows(candidate.scores, labels) for candidate in (one, other)]
-    differences = np.zeros(RESAMPLES)
-    for resample in range(RESAMPLES):
-        drawn = generator.multinomial(count, np.full(count, 1 / count)).astype(np.float64)
-        if resample % ranks.size != ranks.number:
-            continue
+
+    def difference(resample: int) -> float:
+        rows = np.random.default_rng((seed, resample)).integers(count, size=count)
+        drawn = np.bincount(rows, minlength=count).astype(np.float64)
         drawn = drawn if weights is None else drawn * weights
         merits = [judgement(aim, scores, own, drawn[order]).merit for order, scores, own in sides]
-        differences[resample] = merits[0] - merits[1]
-    differences = ranks.sum(differences)
+        return merits[0] - merits[1]
+
+    differences = in_turns(difference, RESAMPLES, ranks)
     return float(np.mean(differences)), float(np.std(differences))
 
 
