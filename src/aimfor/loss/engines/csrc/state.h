@@ -204,12 +204,11 @@ class Group {
         store(row.v_cost + label, v);
         store(row.thresholds_of_tile + label, get(row.thresholds + label));
         total_u += u;
-        total_v += v;
+        total_cost += u + v;
     }
 
     // Once all anchors are weighed: divides by their total, and by what turns sums into rates.
     void share_costs(Columns& columns, int label) {
-        const Floats total_cost = total_u + total_v;
         const Floats divisor = chosen(total_cost > 0.0f, total_cost, all(1.0f)) * static_cast<float>(problem.batch.labels);
         share = where(active, 1.0f / divisor);
         const Floats u_share = share * u_unit, v_share = share * v_unit;
@@ -236,7 +235,7 @@ class Group {
         counts_for = rules.learning ? where(active, for_batches) : Floats{};
         counts = bits(counts_for > 0.0f) != 0;
         store(columns.counts_for + label, counts_for);
-        share_gradient(columns, label, total_u * u_share + total_v * v_share);
+        share_gradient(columns, label, total_u * u_share + (total_cost - total_u) * v_share);
         store(columns.score_mean + label, get(state.score_mean + first));
     }
 
@@ -362,7 +361,7 @@ class Group {
     int used;
     Ints active;
     Floats weight, u_unit, v_unit, positives_came, negatives_came;
-    Floats total_u = {}, total_v = {}, share, counts_for = {}, log_cost, of_aim;  // from the weighing
+    Floats total_u = {}, total_cost = {}, share, counts_for = {}, log_cost, of_aim;  // from the weighing
     Ints steps, exact_drives = {}, due = {};
     bool counts;  // errors of some label
     Ints looking = {};
