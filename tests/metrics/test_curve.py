@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import precision_recall_curve, roc_curve
 
+from aimfor import metrics
+from aimfor.metrics import _curve as curves
 from aimfor.metrics._curve import Curve, cumulate
 
 rows = st.lists(st.tuples(st.booleans(), st.integers(-3, 3), st.sampled_from([0.0, 0.25, 1.0, 3.0])), max_size=20)
@@ -118,3 +120,25 @@ def test_the_size_of_weights_does_not_change_rates(size):
 def test_nothing_is_left_of_the_smallest_weights_beside_the_largest():
     curve = cumulate(np.array([True, False, True]), np.array([3.0, 2.0, 1.0]), np.array([5e-324, 1e308, 1e308]))
     np.testing.assert_allclose(curve.precision, [0.0, 0.5])
+
+
+def test_inside_curves_kept_a_column_is_sorted_once(monkeypatch):
+    random = np.random.default_rng(0)
+    labels, scores = random.random((50, 2)) < 0.4, random.normal(size=(50, 2))
+    sorted_columns = []
+    real = curves.cumulate
+    monkeypatch.setattr(curves, "cumulate", lambda *column: sorted_columns.append(column) or real(*column))
+    apart = [one(labels, scores).tolist() for one in (metrics.average_precision, metrics.roc_auc)]
+    assert len(sorted_columns) == 4
+    with curves.curves_kept():
+        together = [one(labels, scores).tolist() for one in (metrics.average_precision, metrics.roc_auc)]
+        assert len(sorted_columns) == 6
+        # Other labels, scores or weights at the same place are other columns.
+        for other in ((~labels, scores), (labels, -scores)):
+            assert metrics.roc_auc(*other).tolist() == pytest.approx([1 - value for value in apart[1]])
+        weighted = metrics.average_precision(labels, scores, sample_weight=random.random(50) + 0.1)
+        assert weighted.tolist() != apart[0]
+    assert together == apart
+    before = len(sorted_columns)
+    metrics.roc_auc(labels, scores)
+    assert len(sorted_columns) == before + 2

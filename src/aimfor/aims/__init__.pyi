@@ -4,6 +4,7 @@ from ._areas import AreaAim as AreaAim
 from ._format import show_target as show_target
 from ._measured import exact_metric as exact_metric
 from ._measured import judged as judged
+from ._measured import judged_together as judged_together
 from ._measured import one_hot as one_hot
 from ._parse import NUMBER as NUMBER
 from ._parse import aim as aim

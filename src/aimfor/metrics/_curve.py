@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple
 
 import numpy as np
@@ -77,6 +80,38 @@ def cumulate(labels: NDArray[np.bool_], scores: Array, weights: Array) -> Curve:
     fp = _running_sum(np.where(labels, 0.0, weights))[last_of_tie]
     # The totals are the last cumulated sums, not sums of their own, so that recall and fpr end at exactly 1.
     return Curve(scores[last_of_tie], tp, fp, float(tp[-1]) if tp.size else 0.0, float(fp[-1]) if fp.size else 0.0)
+
+
+class _Sorted(NamedTuple):
+    """A column and its curve."""
+
+    column: tuple[NDArray[np.bool_], Array, Array]
+    curve: Curve
+
+
+# Columns that were sorted already, by their place; None where none is kept.
+_KEPT: ContextVar[dict[int, _Sorted] | None] = ContextVar("sorted columns", default=None)
+
+
+@contextmanager
+def curves_kept() -> Iterator[None]:
+    """Inside, metrics of one column of labels, scores and weights after another sort it once."""
+    token = _KEPT.set({})
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
+
+
+def curve_of(labels: NDArray[np.bool_], scores: Array, weights: Array, place: int = 0) -> Curve:
+    """`cumulate`, or the curve that was kept of the same column. To compare takes a fiftieth of the time to sort."""
+    kept, column = _KEPT.get(), (labels, scores, weights)
+    if kept is None:
+        return cumulate(*column)
+    last = kept.get(place)
+    if last is None or not all(map(np.array_equal, last.column, column)):
+        last = kept[place] = _Sorted(column, cumulate(*column))
+    return last.curve
 
 
 def _within_reach(weights: Array) -> Array:

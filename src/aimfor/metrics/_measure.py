@@ -15,7 +15,7 @@ from aimfor._base import checks
 from aimfor._base.arrays import ROUNDING
 from aimfor._base.errors import UndefinedMetricError
 from aimfor._base.warnings import UndefinedMetricWarning
-from aimfor.metrics._curve import Curve, cumulate
+from aimfor.metrics._curve import Curve, curve_of
 
 Target = float | Sequence[float] | NDArray[np.floating] | torch.Tensor
 # A float for shape [n], an array for shape [n, num_labels]; only the caller knows which, so a union would not help.
@@ -51,7 +51,7 @@ def need_negatives(curve: Curve, metric: str) -> None:
 
 def measure(name: str, metric: Callable[..., float], data: checks.MetricArrays, *targets: Sequence[float]) -> Measured:
     if data.labels.ndim == 1:
-        return metric(cumulate(*data), *(target[0] for target in targets))
+        return metric(curve_of(*data), *(target[0] for target in targets))
     return np.array(_each_column(name, metric, math.nan, data, targets))
 
 
@@ -59,7 +59,7 @@ def measure_at_threshold(
     name: str, metric: Callable[..., AtThreshold], data: checks.MetricArrays, *targets: Sequence[float]
 ) -> AtThreshold:
     if data.labels.ndim == 1:
-        return metric(cumulate(*data), *(target[0] for target in targets))
+        return metric(curve_of(*data), *(target[0] for target in targets))
     columns = _each_column(name, metric, AtThreshold(math.nan, math.nan), data, targets)
     return AtThreshold(*np.array(columns).T)
 
@@ -77,7 +77,7 @@ def _each_column(
     results, missing = [], []
     for column in range(data.labels.shape[1]):
         try:
-            curve = cumulate(data.labels[:, column], data.scores[:, column], data.weights[:, column])
+            curve = curve_of(data.labels[:, column], data.scores[:, column], data.weights[:, column], column)
             results.append(metric(curve, *(target[column] for target in targets)))
         except UndefinedMetricError:
             results.append(undefined)

@@ -11,7 +11,7 @@ import numpy as np
 
 from aimfor._base.ranks import ALONE, Ranks, in_turns
 from aimfor._base.warnings import UndefinedMetricWarning
-from aimfor.aims import AUCPR, Aim, AreaAim, judged
+from aimfor.aims import AUCPR, Aim, AreaAim, judged, judged_together
 from aimfor.training._loop import Candidate, Judgement, rank
 from aimfor.training._recipes import plain
 
@@ -57,10 +57,11 @@ def choose(
 
 def judgement(aim: Aim, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> Judgement:
     """The exact metric, and its mean with the area under the precision-recall curve."""
-    value = judged(aim, scores, labels, weights)
     if isinstance(aim, AreaAim):
+        value = judged(aim, scores, labels, weights)
         return Judgement(value, value)
-    return Judgement(value, (1 - AREA_SHARE) * value + AREA_SHARE * judged(AUCPR(), scores, labels, weights))
+    value, area = judged_together((aim, AUCPR()), scores, labels, weights)
+    return Judgement(value, (1 - AREA_SHARE) * value + AREA_SHARE * area)
 
 
 def paired_difference(
