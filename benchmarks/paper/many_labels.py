@@ -252,7 +252,7 @@ def draw(cells: Cells) -> None:
                 axes.scatter(positives, moved, s=4, color=page.COLOURS[6], alpha=0.4, linewidths=0, label="a label")
             groups = np.array_split(np.argsort(positives, kind="stable"), 6)
             across, up = ([part[group].mean() for group in groups] for part in (positives, moved))
-            axes.plot(across, up, marker="os"[place], color=page.COLOURS[1 + place], label=f"mean: {method}")
+            axes.plot(across, up, marker="os^"[place], color=page.COLOURS[1 + place], label=f"mean: {method}")
         axes.axhline(0, color="black", linewidth=1)
         axes.set(xscale="log", xlabel="positives among training rows", ylim=(-0.2, 0.2))
         axes.set_title(name, loc="left")
