@@ -22,8 +22,8 @@ def _table(loss: aimfor.Loss) -> tuple[Anchors, torch.Tensor]:
 def share_of_aim(loss: aimfor.Loss, log_loss: float) -> torch.Tensor:
     """`[L]`, the part of the aim in the gradient: log-loss gives a positive and a negative row weights of 1."""
     u_total, v_total = (cost.sum(0) for cost in _table(loss)[0].costs(_table(loss)[1]))
-    priors = loss.state.counted_priors.double()
-    size = (u_total / priors + v_total / (1 - priors)) / 2 / (u_total + v_total)
+    positives, negatives = loss.state.class_weight.double()
+    size = (positives + negatives) * (u_total / positives + v_total / negatives) / 2 / (u_total + v_total)
     return (1 - log_loss) / (1 - log_loss + log_loss * size)
 
 

@@ -93,6 +93,17 @@ def test_a_rare_label_keeps_its_log_loss(engine, prior, monkeypatch):
     assert (rows * gradient[labels == 0] > 0).all()
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_label_whose_range_asks_nothing_keeps_its_log_loss(engine, monkeypatch):
+    monkeypatch.setenv(engines.SETTING, engine)
+    scores, labels = batch(0)
+    loss = aimfor.Loss("aucpr[precision<=0.01]", num_labels=LABELS, log_loss=SHARE)
+    with pytest.warns(aimfor.VacuousRangeWarning):
+        _, gradient = differentiated(partial(loss, labels=labels), scores)
+    _, expected = differentiated(lambda scores: entry_log_loss(scores, labels), scores)
+    torch.testing.assert_close(gradient, SHARE * expected, rtol=1e-4, atol=1e-7)
+
+
 SHAPES = [(1, 1), (7, 3), (129, 65), (4096, 1), (9001, 2), (3, 5000), (33, 130)]
 
 

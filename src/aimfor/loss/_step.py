@@ -104,7 +104,7 @@ def torch_step(run: "Pass", anchors: Anchors) -> Exchange[tuple[Tensor, Tensor]]
     state, rules, census = run.state, run.rules, run.census
     units = _units(state, census, run.counted_priors)
     multipliers = state.multipliers if anchors.multiplier is None else anchors.multiplier
-    costs = _costs(anchors, multipliers, units, rules)
+    costs = _costs(anchors, multipliers, units, rules, state.class_weight)
     counts_for = state.counts_for(units.active, exact_drives(state, rules)) if rules.learning else None
     errors = counts_for is not None and bool(counts_for.any())
     counts = _counted(run, anchors, costs, units, errors)
@@ -175,19 +175,18 @@ class _Costs(NamedTuple):
     of_aim: Tensor | float
 
 
-def _costs(anchors: Anchors, multipliers: Tensor, units: _Units, rules: LossRules) -> _Costs:
+def _costs(anchors: Anchors, multipliers: Tensor, units: _Units, rules: LossRules, class_weight: Tensor) -> _Costs:
     u_cost, v_cost = anchors.costs(multipliers)
     # All anchors of a label by one factor: the minimiser of the label stays, and the gradient keeps the size of
     # that of log-loss however the multipliers grow, so that a learning rate and a shared trunk serve all labels.
     u_total, v_total = u_cost.sum(0), v_cost.sum(0)
     total = u_total + v_total
     share = units.active / (total + (1 - above(total, 0.0))) / len(units.active)
-    u_share, v_share = share * units.u, share * units.v
-    of_aim = _share_of_aim(rules, u_total * u_share + v_total * v_share, units)
-    return _Costs(u_cost.mul_(u_share), v_cost.mul_(v_share), share, of_aim)
+    of_aim = _share_of_aim(rules, torch.stack([u_total, v_total]) / total, class_weight, units.active)
+    return _Costs(u_cost.mul_(share * units.u), v_cost.mul_(share * units.v), share, of_aim)
 
 
-def _share_of_aim(rules: LossRules, row_weights: Tensor, units: _Units) -> Tensor | float:
+def _share_of_aim(rules: LossRules, shares: Tensor, class_weight: Tensor, active: Tensor) -> Tensor | float:
     """The part of the aim in the gradient of each label.
 
     Shares are meant of gradients of one size. Under log-loss the weights of a positive and of a negative row add up to
@@ -197,12 +196,15 @@ def _share_of_aim(rules: LossRules, row_weights: Tensor, units: _Units) -> Tenso
 
     Args:
         rules: the share that was asked for.
-        row_weights: `[L]`, weight of a positive and of a negative row under the aim, together.
-        units: what turns sums into rates.
+        shares: `[2, L]`, shares of u and of v in the cost of the aim.
+        class_weight: `[2, L]`, of all positives and negatives. Of a prior near 1 the rest would be rounding.
+        active: `[L]`, 1 for labels that take part.
     """
     if rules.log_loss == 0 or rules.exclusive:
         return 1 - rules.log_loss
-    size = (0.5 * len(units.weight)) * row_weights * units.weight + (1 - units.active)
+    size = 0.5 * class_weight.sum(0) * (shares / class_weight).sum(0)
+    # A label that takes no part has no size, and one whose range asks nothing has no costs.
+    size = torch.where((active > 0) & (size > 0), size, 1.0).to(active)
     return (1 - rules.log_loss) / (rules.log_loss * size + (1 - rules.log_loss))
 
 

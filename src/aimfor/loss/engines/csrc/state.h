@@ -204,6 +204,7 @@ class Group {
         store(row.v_cost + label, v);
         store(row.thresholds_of_tile + label, get(row.thresholds + label));
         total_u += u;
+        total_v += v;
         total_cost += u + v;
     }
 
@@ -235,15 +236,19 @@ class Group {
         counts_for = rules.learning ? where(active, for_batches) : Floats{};
         counts = bits(counts_for > 0.0f) != 0;
         store(columns.counts_for + label, counts_for);
-        share_gradient(columns, label, total_u * u_share + (total_cost - total_u) * v_share);
+        share_gradient(columns, label);
         store(columns.score_mean + label, get(state.score_mean + first));
     }
 
-    // _share_of_aim of _step.py, and the cost of log-loss. Row weights are those of a positive and a negative together.
-    void share_gradient(Columns& columns, int label, Floats row_weights) {
+    // _share_of_aim of _step.py, and the cost of log-loss.
+    void share_gradient(Columns& columns, int label) {
         const float log_share = problem.rules.log_loss, labels = static_cast<float>(problem.batch.labels);
         const bool exclusive = problem.rules.exclusive;
-        const Floats size = exclusive ? all(1.0f) : chosen(active, 0.5f * labels * row_weights * weight, all(1.0f));
+        const Floats positives = get(problem.state.class_weight + first);
+        const Floats negatives = get(problem.state.class_weight + problem.batch.labels + first);
+        const Floats of_rows = total_u / positives + total_v / negatives;
+        const Floats found = 0.5f * (positives + negatives) * (of_rows / total_cost);
+        const Floats size = exclusive ? all(1.0f) : chosen(active & (found > 0.0f), found, all(1.0f));
         of_aim = (1.0f - log_share) / (log_share * size + (1.0f - log_share));
         log_cost = where(active, (1.0f - of_aim) / ((exclusive ? 1.0f : labels) * weight));
         store(columns.of_aim + label, of_aim);
@@ -361,7 +366,7 @@ class Group {
     int used;
     Ints active;
     Floats weight, u_unit, v_unit, positives_came, negatives_came;
-    Floats total_u = {}, total_cost = {}, share, counts_for = {}, log_cost, of_aim;  // from the weighing
+    Floats total_u = {}, total_v = {}, total_cost = {}, share, counts_for = {}, log_cost, of_aim;  // from the weighing
     Ints steps, exact_drives = {}, due = {};
     bool counts;  // errors of some label
     Ints looking = {};
