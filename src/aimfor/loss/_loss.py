@@ -250,7 +250,7 @@ class Loss(nn.Module):
 
     @property
     def log_loss(self) -> float:
-        """Share of log-loss in value and gradient; may be changed while training."""
+        """Share of log-loss in the gradient; may be changed while training."""
         return self._log_loss
 
     @log_loss.setter
