@@ -30,7 +30,7 @@ from aimfor.loss._distributed import (
 )
 from aimfor.loss._numbered import take_number
 from aimfor.loss._state import LOOK_EVERY, State
-from aimfor.loss._step import LossRules, exact_drives, torch_step
+from aimfor.loss._step import LossRules, exact_drives
 from aimfor.loss._surrogates import SURROGATES, Surrogate
 from aimfor.loss.engines import Pass, engine_for
 
@@ -329,15 +329,15 @@ class Loss(nn.Module):
 
     def _pass(self, state: State, rules: LossRules, run: Pass) -> Exchange[tuple[Tensor, Tensor]]:
         """Value and gradient on this batch, and the step of the state."""
-        learning, shared = rules.learning, rules.ranks.size > 1
-        if shared:
+        learning = rules.learning
+        if rules.ranks.size > 1:
             run.census = yield from sum_census(rules.ranks, run.census)
         if learning:
             state.count_batch_()
         counted, given = run.observe_(), state.given_priors
         priors = counted if given is None else given
         anchors = self._table(state, priors)
-        value, gradient = (yield from torch_step(run, anchors)) if shared else run.step(anchors)
+        value, gradient = yield from run.step(anchors)
         if learning and rules.log_loss == 1:
             state.forget_looks_()  # no constraint is tried by log-loss alone
         looking = learning and state.batches % LOOK_EVERY == 0

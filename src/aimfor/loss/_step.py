@@ -108,7 +108,7 @@ def torch_step(run: "Pass", anchors: Anchors) -> Exchange[tuple[Tensor, Tensor]]
     counts_for = state.counts_for(units.active, exact_drives(state, rules)) if rules.learning else None
     errors = counts_for is not None and bool(counts_for.any())
     counts = _counted(run, anchors, costs, units, errors)
-    sums, squares, log_loss = yield from _summed(rules.ranks, counts)
+    sums, squares, log_loss = yield from summed(rules.ranks, counts)
 
     # In place from here on, and let go of early: what is `[K, L]` adds up beside the gradient.
     u_cost, v_cost, share, of_aim = costs
@@ -219,12 +219,12 @@ def _counted(run: "Pass", anchors: Anchors, costs: _Costs, units: _Units, errors
     return run.count_with_log_loss(anchors, of_aim * costs.u, of_aim * costs.v, errors, log_costs)
 
 
-def _summed(ranks: Ranks, counts: PassCounts) -> Exchange[tuple[Sums, Tensor, Tensor | None]]:
+def summed(ranks: Ranks, counts: PassCounts) -> Exchange[tuple[Sums, Tensor, Tensor | None]]:
     """Sums, squares and log-loss of a pass over all ranks, in one message."""
     sums, squares, _, log_loss = counts
     if ranks.size == 1:
         return sums, squares, log_loss
     extra = torch.stack([squares] if log_loss is None else [squares, log_loss])
-    summed = yield Message(ranks, torch.cat([*sums, extra]))
-    together, extra = summed.split([len(sums) * len(sums[0]), len(extra)])
+    received = yield Message(ranks, torch.cat([*sums, extra]))
+    together, extra = received.split([len(sums) * len(sums[0]), len(extra)])
     return Sums(*together.unflatten(0, (len(sums), -1))), extra[0], None if log_loss is None else extra[1]

@@ -23,8 +23,9 @@ from aimfor.loss._batch import (
     valid_positions,
     valid_weights,
 )
+from aimfor.loss._distributed import Exchange
 from aimfor.loss._state import State
-from aimfor.loss._step import LogLossCosts, LossRules, PassCounts, Sums
+from aimfor.loss._step import LogLossCosts, LossRules, PassCounts, Sums, summed
 from aimfor.loss._surrogates import LEAK, Surrogate
 from aimfor.loss.engines import _native_library as native_library
 from aimfor.loss.engines._native_library import (
@@ -117,12 +118,20 @@ class NativePass(Pass):
         library().aimfor_observe(record, self._census_at, anchors, labels, rules, priors.data_ptr())
         return priors
 
-    def step(self, anchors: Anchors) -> tuple[Tensor, Tensor]:
-        """The whole step in the library."""
-        return self._run(anchors)
+    def step(self, anchors: Anchors) -> Exchange[tuple[Tensor, Tensor]]:
+        """The whole step in the library; with ranks in two parts, between which they add up their sums."""
+        ranks = self.rules.ranks
+        if ranks.size == 1:
+            return self._run(anchors)
+        counts = self._counted(anchors)
+        value = self._learn(anchors, *(yield from summed(ranks, counts)))
+        return value, counts.gradient * ranks.size
 
     def count(self, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor, errors: bool) -> PassCounts:
         """The pass alone; the library finds the costs and whether it counts errors from the table and the state."""
+        return self._counted(anchors)
+
+    def _counted(self, anchors: Anchors) -> PassCounts:
         sums, beside = _empty(len(Sums._fields), *self._buffers.shape), _empty(2, self._num_labels)
         squares, log_loss = beside
         _, gradient = self._run(anchors, sums.data_ptr(), squares.data_ptr(), log_loss.data_ptr())
@@ -132,7 +141,27 @@ class NativePass(Pass):
         self, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor, errors: bool, log_costs: LogLossCosts
     ) -> PassCounts:
         """The same: the library finds the costs of log-loss too."""
-        return self.count(anchors, positive_cost, negative_cost, errors)
+        return self._counted(anchors)
+
+    def _learn(self, anchors: Anchors, sums: Sums, squares: Tensor, log_loss: Tensor | None) -> Tensor:
+        """The value, and the step of the state, from sums over all ranks."""
+        value, together = torch.empty_like(_SCALAR), torch.cat(sums)
+        beside = None if log_loss is None else log_loss.data_ptr()
+        _done(
+            library().aimfor_learn(
+                self._record,
+                self._census_at,
+                self._buffers.shape[0],
+                _table(anchors, *self._buffers.shape),
+                self._buffers.record,
+                byref(self._rules),
+                together.data_ptr(),
+                squares.data_ptr(),
+                beside,
+                value.data_ptr(),
+            )
+        )
+        return value
 
     def _take_census(self) -> None:
         """Check every value and count the batch; see `_reference.census`."""

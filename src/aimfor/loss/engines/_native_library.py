@@ -170,6 +170,7 @@ def _usable(path: Path) -> tuple[ctypes.CDLL, None] | tuple[None, str]:
         return None, f"{difference}: install the package again"
     if not loaded.aimfor_runs_here():
         return None, "this processor lacks instructions that it was compiled for"
+    _declare(loaded)
     return loaded, None
 
 
@@ -208,10 +209,15 @@ def _loaded(path: Path) -> ctypes.CDLL:
         raise OSError("it was built by an older version: install the package again")
     for name in texts:
         getattr(loaded, name).restype = c_char_p
+    return loaded
+
+
+def _declare(loaded: ctypes.CDLL) -> None:
+    """What the functions of a library take, once it is known to be of the sources here."""
     pointer = c_void_p
     loaded.aimfor_census.argtypes = (c_char_p, pointer, POINTER(FaultRecord))
     loaded.aimfor_observe.argtypes = (StateRecord, pointer, c_int64, c_int64, POINTER(RulesRecord), pointer)
     loaded.aimfor_observe.restype = None
     records = c_char_p, StateRecord, POINTER(RulesRecord)
     loaded.aimfor_step.argtypes = (c_char_p, pointer, c_int64, *records, *[pointer] * 5)
-    return loaded
+    loaded.aimfor_learn.argtypes = (c_char_p, pointer, c_int64, *records, *[pointer] * 4)

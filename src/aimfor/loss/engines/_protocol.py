@@ -12,7 +12,7 @@ from torch import Tensor
 
 from aimfor.aims import Anchors
 from aimfor.loss._batch import Batch
-from aimfor.loss._distributed import finished
+from aimfor.loss._distributed import Exchange
 from aimfor.loss._state import State
 from aimfor.loss._step import LogLossCosts, LossRules, PassCounts, torch_step
 from aimfor.loss._surrogates import Surrogate
@@ -26,8 +26,7 @@ class Pass(ABC):
     """One batch and the state that learns from it.
 
     Call order: 1. `census` counts the classes, and ranks add theirs to it. 2. `observe_` counts them in the state and
-    gives the priors, from which the table of the aim is made. 3. `step` gives value and gradient; with several ranks it
-    is `torch_step` that does.
+    gives the priors, from which the table of the aim is made. 3. `step` gives value and gradient.
 
     Attributes:
         batch: the batch, which the loss puts here.
@@ -50,9 +49,9 @@ class Pass(ABC):
         self.counted_priors = self.state.counted_priors
         return self.counted_priors
 
-    def step(self, anchors: Anchors) -> tuple[Tensor, Tensor]:
-        """Value and gradient of the Lagrangian; moves the state where the loss is learning. For one process."""
-        return finished(torch_step(self, anchors))
+    def step(self, anchors: Anchors) -> Exchange[tuple[Tensor, Tensor]]:
+        """Value and gradient of the Lagrangian; moves the state where the loss is learning. Ranks add up their sums."""
+        return torch_step(self, anchors)
 
     @abstractmethod
     def count(self, anchors: Anchors, positive_cost: Tensor, negative_cost: Tensor, errors: bool) -> PassCounts:

@@ -350,4 +350,35 @@ int32_t aimfor_step(
     return -1;
 }
 
+// Value and step of the state from what aimfor_step gave on several ranks, added up: sums [6, K, L], squares [L] and,
+// where there is log-loss, its cost [L]. The census is that of all ranks too. Returns 0, or -1 where memory ran out.
+int32_t aimfor_learn(
+    const Batch* batch, const float* census, int64_t anchor_count, const Table* table, const State* state,
+    const Rules* rules, const float* sums, const float* squares, const float* log_loss, float* value
+) try {
+    const Problem problem{*batch, census, static_cast<int>(anchor_count), *table, *state, *rules};
+    const Tasks tasks(*batch);
+    Scratch& scratch = scratch_of_this_thread(problem.anchors);
+    Columns& columns = scratch.columns;
+    double together = 0;
+    for (int64_t tile = 0; tile < tasks.tiles; ++tile) {
+        TileOfLabels labels(problem, tasks, tile, scratch);
+        const int64_t first = tile * TILE;
+        const int used = tasks.labels_of(tile);
+        for (int64_t row = 0; row < SUMS * anchor_count; ++row) {
+            std::copy_n(sums + row * batch->labels + first, used, columns.sums.data() + row * TILE);
+        }
+        std::copy_n(squares + first, used, columns.squares());
+        for (int label = 0; log_loss && label < used; ++label) {
+            const float cost = columns.log_cost[label];
+            columns.log_loss()[label] = cost > 0.0f ? log_loss[first + label] / cost : 0.0f;
+        }
+        together += labels.learn();
+    }
+    *value = static_cast<float>(together);
+    return 0;
+} catch (...) {
+    return -1;
+}
+
 }  // extern "C"
