@@ -121,7 +121,7 @@ class HeadTraining:
             heads,
             recipes,
             self.data,
-            self.validation.rows,
+            self.validation,
             self.judged.judge,
             budget=self.budget,
             multiclass=self.multiclass,
@@ -133,9 +133,7 @@ class HeadTraining:
 
     def evaluate(self, heads: Heads, recipes: Sequence[Recipe]) -> list[Candidate]:
         """Evaluate heads as they are."""
-        return evaluated(
-            heads, recipes, self.validation.rows, self.judged.judge, 0, self.multiclass, ranks=self.data.ranks
-        )
+        return evaluated(heads, recipes, self.validation, self.judged.judge, 0, self.multiclass, ranks=self.data.ranks)
 
 
 def compete(

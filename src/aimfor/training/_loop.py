@@ -18,7 +18,7 @@ from aimfor.training._models import Heads, Layers
 from aimfor.training._objectives import Objectives
 from aimfor.training._observer import Evaluation, Observer, SavedState, resuming
 from aimfor.training._recipes import Recipe
-from aimfor.training._rows import Batch, BatchOrder, Data, FeatureRows
+from aimfor.training._rows import Batch, BatchOrder, Data
 
 # Evaluations on the validation rows in one stage. With more of them the best one is more often luck.
 EVALUATIONS = 8
@@ -126,7 +126,7 @@ class Training:
         self._set_rate()
         return stopping
 
-    def evaluate(self, validation: FeatureRows, judge: Judge) -> list[Candidate]:
+    def evaluate(self, validation: Data, judge: Judge) -> list[Candidate]:
         """Evaluate all heads as they are now, and keep the best state of each so far."""
         objectives, ranks = self.objectives, self.data.ranks
         found = evaluated(self.heads, self.recipes, validation, judge, self.step, self.multiclass, objectives, ranks)
@@ -216,7 +216,7 @@ def train(
     heads: Heads,
     recipes: Sequence[Recipe],
     data: Data,
-    validation: FeatureRows,
+    validation: Data,
     judge: Judge,
     *,
     budget: Budget,
@@ -254,7 +254,7 @@ def train(
     observer.on_stage_begin(stage)
     if (kept := observer.saved(stage)) is not None:
         with resuming(stage):
-            training.restore(kept, len(validation))
+            training.restore(kept, len(validation.rows))
     else:
         evaluate()
     heads.train()
@@ -285,7 +285,7 @@ def _advance(training: Training, evaluate: Callable[[], None], observer: Observe
 def evaluated(
     heads: Heads,
     recipes: Sequence[Recipe],
-    validation: FeatureRows,
+    validation: Data,
     judge: Judge,
     step: int,
     multiclass: bool,
@@ -293,7 +293,8 @@ def evaluated(
     ranks: Ranks = ALONE,
 ) -> list[Candidate]:
     """Evaluate all heads as they are now; each becomes a candidate. Ranks share the work."""
-    scores = ranked(heads.scores(validation), multiclass).numpy()
+    scorers = ranks if validation.share is None else ALONE  # only where each has all of the rows
+    scores = ranked(heads.scores(validation.rows, scorers), multiclass).numpy()
     learned = [{}] * len(recipes) if objectives is None else objectives.learned()
 
     def judgement(own: np.ndarray) -> Judgement:

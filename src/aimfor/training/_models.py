@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from aimfor._base.ranks import ALONE, Ranks
 from aimfor._base.splitting import chunks
 from aimfor.training._rows import Bags, FeatureRows
 
@@ -53,15 +54,20 @@ class Heads(nn.Module, ABC):
         """Multiply the weights of each head, but not its offsets, by its factor, `[G]`."""
 
     @torch.no_grad()
-    def scores(self, rows: FeatureRows) -> Tensor:
-        """Scores of all rows `[n, G, L]`, in evaluation mode and on the CPU."""
+    def scores(self, rows: FeatureRows, ranks: Ranks = ALONE) -> Tensor:
+        """Scores of all rows `[n, G, L]`, in evaluation mode and on the CPU. Ranks share rows that all have."""
         training = self.training
         if training:  # a fitted model is in evaluation mode already, so several threads may score with it
             self.eval()
         # One tensor for all chunks, because many small ones would fragment the memory.
         found = torch.empty(len(rows), self.num_heads, self.num_labels, dtype=rows.dtype)
-        for part in chunks(len(rows)):
+        parts = list(chunks(len(rows)))
+        for part in parts[ranks.number :: ranks.size]:
             found[part] = self(rows.take(part))
+        if ranks.size > 1:
+            given = ranks.gather([found[part].numpy() for part in parts[ranks.number :: ranks.size]])
+            for number, part in enumerate(parts):
+                found[part] = torch.from_numpy(given[number % ranks.size][number // ranks.size])
         if training:
             self.train()
         return found
