@@ -104,16 +104,61 @@ def _table(name: str, folder: Path, seed: int) -> list[tuple[np.ndarray, np.ndar
     rows = sets.load(name, folder)
     if rows is None:
         return None
-    drawn = np.sort(np.random.default_rng(sets.DRAW_SEED).permutation(len(rows.labels))[:MAX_ROWS])
-    rows = rows.take(drawn)
-    counts = rows.labels.sum(0)
-    common = np.flatnonzero((counts >= sets.MIN_POSITIVES) & (counts <= len(drawn) - sets.MIN_POSITIVES))
-    by_count = common[np.argsort(counts[common], kind="stable")]
-    places = np.linspace(0, len(by_count) - 1, min(MAX_LABELS, len(by_count))).round().astype(int)
+    rows = _drawn(rows)
+    by_count = _by_count(rows.labels)
+    labels = np.sort(by_count[_evenly(len(by_count))])
     parts = sets.split(rows, seed)
-    used = np.bincount(sparse.csr_matrix(parts[0].numbers).indices, minlength=parts[0].numbers.shape[1])
-    kept = np.sort(np.argsort(-used, kind="stable")[:MAX_FEATURES])
-    return [(part.numbers[:, kept], part.labels[:, np.sort(by_count[places])]) for part in parts]
+    kept = _most_used(parts[0].numbers)
+    return [(part.numbers[:, kept], part.labels[:, labels]) for part in parts]
+
+
+def other_labels(name: str, folder: Path, seed: int) -> list[Rows] | None:
+    """Rows that fit, choose and measure, with the labels that no reported table has, for choices that are made apart.
+
+    They are among those that fit and choose in the first reported split. None measures there.
+    """
+    rows = sets.load(name, folder)
+    if rows is None:
+        return None
+    rows = _drawn(rows)
+    by_count = _by_count(rows.labels)
+    rest = np.delete(by_count, _evenly(len(by_count)))
+    labels = np.sort(rest[_evenly(len(rest))])
+    fit, choose, _ = sets.split(rows, SPLITS[0])
+    numbers = sparse.vstack([sparse.csr_matrix(part.numbers) for part in (fit, choose)]).tocsr()
+    found = np.concatenate([part.labels[:, labels] for part in (fit, choose)])
+    order = np.random.default_rng(seed).permutation(len(found))
+    places = np.split(order, [int(0.56 * len(order)), int(0.7 * len(order))])
+    kept = _most_used(numbers[places[0]])
+    dense = [X.toarray() for X in scaled(*(numbers[place][:, kept] for place in places))]  # pyright: ignore
+    seen = found[places[0]].sum(0) > 0
+    return [
+        Rows(torch.from_numpy(X).float(), torch.from_numpy(found[place][:, seen]).float())
+        for X, place in zip(dense, places, strict=True)
+    ]
+
+
+def _drawn(rows: sets.Rows) -> sets.Rows:
+    return rows.take(np.sort(np.random.default_rng(sets.DRAW_SEED).permutation(len(rows.labels))[:MAX_ROWS]))
+
+
+def _by_count(Y: np.ndarray) -> np.ndarray:
+    """The labels with enough positives and negatives, the rarest first."""
+    counts = Y.sum(0)
+    common = np.flatnonzero((counts >= sets.MIN_POSITIVES) & (counts <= len(Y) - sets.MIN_POSITIVES))
+    return common[np.argsort(counts[common], kind="stable")]
+
+
+def _evenly(count: int) -> np.ndarray:
+    """At most so many places of labels as are reported, evenly over all."""
+    return np.linspace(0, count - 1, min(MAX_LABELS, count)).round().astype(int)
+
+
+def _most_used(numbers: object) -> np.ndarray:
+    """The features that most rows have."""
+    matrix = sparse.csr_matrix(numbers)
+    used = np.bincount(matrix.indices, minlength=matrix.shape[1])
+    return np.sort(np.argsort(-used, kind="stable")[:MAX_FEATURES])
 
 
 # Training.

@@ -77,6 +77,16 @@ def differences(cells: Cells, ours: str, other: str) -> list[list[str]]:
     return lines
 
 
+def means(cells: Cells) -> list[list[str]]:
+    """A row for each method: the mean over sets at every aim."""
+    shown = {BY_METRIC: "LightGBM, best by the metric", BY_LOG_LOSS: "LightGBM, lowest log-loss"}
+    shown |= {TREES: '`aimfor.Classifier`, `model="trees"`', OURS: "`aimfor.Classifier`"}
+    return [
+        [name, *(f"{spread(_by_set(values(cells, aim, method))).mean:.3f}" for aim in AIMS)]
+        for method, name in shown.items()
+    ]
+
+
 def choices(cells: Cells) -> dict[str, int]:
     """How often each option was kept, the most frequent first."""
     found: dict[str, int] = {}

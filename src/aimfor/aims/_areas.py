@@ -35,6 +35,7 @@ class AreaAim(Aim):
     """The area under a curve over a range, as the mean over anchors inside it."""
 
     default_constraint: ClassVar[str] = "surrogate"
+    default_log_loss: ClassVar[float] = 0.8
     num_anchors: int
     spacing: str
 

@@ -230,7 +230,7 @@ class Question(NamedTuple):
         Entries that do not change along an axis have length 1 there.
         """
         one, zero = one_and_zero(priors)
-        objective = (one, zero) if rate_of(self.objective).cost == "u" else (zero, one)
-        rate = rate_of(self.constrained)
+        rate = RATES[self.constrained]
         constraint = rate.constrain[self.sense](slack, priors, rest, rates)
+        objective = (one, zero) if RATES[self.objective].cost == "u" else (zero, one)
         return Anchors(slack, width, *objective, *constraint, strict_at_one=rate.slack_from_one)

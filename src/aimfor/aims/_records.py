@@ -37,6 +37,7 @@ class Aim(ABC):
     greater_is_better: ClassVar[bool] = True
     follows_rates: ClassVar[bool] = False  # whether the table depends on the running rates
     default_constraint: ClassVar[str] = "exact"  # of the loss, if none is asked for
+    default_log_loss: ClassVar[float] = 0.5  # its share, likewise
 
     @property
     @abstractmethod

@@ -67,8 +67,9 @@ class Loss(nn.Module):
         threshold_rate: step of the thresholds, in standard deviations of the scores.
         warmup: batches that a label spends on the hinge before a tight surrogate.
         log_loss: share of log-loss (cross-entropy when `multiclass`) in the gradient, from 0 to 1; the rest is the
-            aim. Gradients of both are brought to one size. Log-loss keeps the whole ranking, the aim sharpens
-            the part that counts. Thresholds, multipliers and priors are learned for the aim at any share.
+            aim. None takes 0.5, but 0.8 over areas. Gradients of both are brought to one size. Log-loss keeps the
+            whole ranking, the aim sharpens the part that counts. Thresholds, multipliers and priors are learned for
+            the aim at any share.
         log_loss_batches: batches at the start with a share of 1. A model that starts from scratch may end better so;
             500 is a first number to try where there are a thousand batches and more.
         process_group: ranks whose rows are one batch: None for all, False for this process alone, a process group, or
@@ -95,7 +96,7 @@ class Loss(nn.Module):
         dual_rate: float = 0.01,
         threshold_rate: float = 0.1,
         warmup: int = 500,
-        log_loss: float = 0.5,
+        log_loss: float | None = None,
         log_loss_batches: int = 0,
         process_group: Any = None,
         total_labels: int | None = None,
@@ -118,7 +119,7 @@ class Loss(nn.Module):
         self.dual_rate = dual_rate
         self.threshold_rate = threshold_rate
         self.warmup = warmup
-        self.log_loss = log_loss
+        self.log_loss = self.aim.default_log_loss if log_loss is None else log_loss
         self.log_loss_batches = log_loss_batches
         self.state = State(self.aim.anchor_count, num_labels, known_priors(priors, num_labels))
         self.process_group = checked_group(process_group)
@@ -348,7 +349,7 @@ class Loss(nn.Module):
         return value, gradient
 
     def _rules(self, learning: bool) -> LossRules:
-        starting = learning and self.state.batches < self.log_loss_batches
+        starting = learning and self.log_loss_batches > 0 and self.state.batches < self.log_loss_batches
         return LossRules(
             self.surrogate,
             self.constraint == "exact",
