@@ -11,7 +11,7 @@ import numpy as np
 from aimfor._base.errors import UndefinedMetricError
 from aimfor._base.warnings import UndefinedMetricWarning
 from aimfor.aims._records import Aim
-from aimfor.metrics._curve import curves_kept
+from aimfor.metrics import curves_kept
 
 
 def measured(aim: Aim, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> float:

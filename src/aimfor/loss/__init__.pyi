@@ -11,3 +11,5 @@ from ._pairwise import pairwise_auc_loss as pairwise_auc_loss
 from ._state import MAX_MULTIPLIER as MAX_MULTIPLIER
 from ._surrogates import SURROGATES as SURROGATES
 from ._surrogates import Surrogate as Surrogate
+from ._together import LossCall as LossCall
+from ._together import values_of as values_of

@@ -8,6 +8,7 @@ from ._areas import mean_tpr_over_fpr as mean_tpr_over_fpr
 from ._areas import roc_auc as roc_auc
 from ._curve import Curve as Curve
 from ._curve import cumulate as cumulate
+from ._curve import curves_kept as curves_kept
 from ._measure import AtThreshold as AtThreshold
 from ._points import at_constraint as at_constraint
 from ._points import expected_cost as expected_cost

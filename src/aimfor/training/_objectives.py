@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aimfor.aims import Aim
-from aimfor.loss import Loss, log_odds
-from aimfor.loss._together import LossCall, values_of
+from aimfor.loss import Loss, LossCall, log_odds, values_of
 from aimfor.training._recipes import Recipe
 from aimfor.training._rows import Batch, Data
 
