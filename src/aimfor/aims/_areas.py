@@ -1,6 +1,7 @@
 """Aims at an area under a curve, as the mean over anchors."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -82,7 +83,7 @@ class AUCPR(AreaAim):
         one_axis = len({name[4:] for name in given}) < 2
         checks.rule(one_axis, "AUCPR", "must have a range of precision or a range of recall", " and ".join(given))
 
-    @property
+    @cached_property  # it is asked for at every batch
     def _over_recall(self) -> bool:
         return self.min_recall is not None or self.max_recall is not None
 
