@@ -21,7 +21,7 @@ import warnings
 from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -174,16 +174,16 @@ def entrants(model: str, fit: Rows) -> dict[str, Entrant]:
         "LDAM with deferred weights": losses.margins_with_deferred_weights(positives, rows, STEPS),
         "distribution-balanced": losses.distribution_balanced(positives, rows),
     }
-    aimed = {f"{OURS}; {aim}": _bare(aim, len(GRIDS[model]), fit.Y.shape[1]) for aim in AIMS}
+    aimed = {f"{OURS}; {aim}": bare(aim, len(GRIDS[model]), fit.Y.shape[1]) for aim in AIMS}
     return {name: Entrant(GRIDS[model], loss) for name, loss in (plain | aimed).items()}
 
 
-def _bare(aim: str, models: int, labels: int) -> StepLoss:
+def bare(aim: str, models: int, labels: int, **options: Any) -> StepLoss:
     """The bare loss of all models at once: every label of every model has thresholds and multipliers of its own."""
-    bare = aimfor.Loss(aim, num_labels=models * labels)
+    made = aimfor.Loss(aim, num_labels=models * labels, **options)
 
     def loss(scores: Tensor, targets: Tensor, step: int) -> Tensor:
-        return models * bare(scores.flatten(1), targets[:, None].expand_as(scores).flatten(1))
+        return models * made(scores.flatten(1), targets[:, None].expand_as(scores).flatten(1))
 
     return loss
 

@@ -21,7 +21,6 @@ DECAYS = {"linear": (0.0, 0.1), "mlp": (0.0, 1.0)}
 # PESG steps like SGD on probabilities, whose gradients are small; 0.1 is its authors' rate.
 PESG_RATES, EPOCH_DECAYS = (0.03, 0.1, 0.3), (2e-3, 2e-2)
 DUAL_RATES = (0.01, 0.1)
-LOG_LOSS_BATCHES = (0, STEPS // 2)
 RARE = 0.1
 TEMPERATURES = ((0.05, 0.005), (0.5, 0.05))
 GAMMAS_FOCAL, GAMMAS_AP, LAMBDAS = (1.0, 2.0), (0.1, 0.9), (0.1, 1.0)
