@@ -112,7 +112,8 @@ def entrants(model: str, aims: Iterable[str], labels: int) -> dict[str, Entrant]
     for aim in aims:
         found[f"{FORMER}; {aim}"] = Entrant(grid, long_tail.bare(aim, len(grid), labels, **BOUNDING))
         for candidate, (surrogate, share) in CANDIDATES.items():
-            options = {"surrogate": surrogate, "constraint": "surrogate" if aim == "aucpr" else "exact", "log_loss": share}
+            constraint = "surrogate" if aim == "aucpr" else "exact"
+            options = {"surrogate": surrogate, "constraint": constraint, "log_loss": share}
             found[f"{candidate}; {aim}"] = Entrant(grid, long_tail.bare(aim, len(grid), labels, **options))
     return found
 
