@@ -22,7 +22,7 @@ from benchmarks.shared.cells import ROOT
 from benchmarks.suite import sections as suite
 from benchmarks.suite.report import EITHER
 from benchmarks.suite.suite import AIMS
-from benchmarks.trees import default_sections
+from benchmarks.trees import costs, default_sections
 from benchmarks.trees import sections as trees
 
 RESULTS = ROOT / "docs" / "results"
@@ -58,7 +58,8 @@ def why_claims() -> list[str]:
     over_log_loss, over_either = (suite.clear("linear", other) for other in ("log-loss", EITHER))
     places = [str(rivals.ranks("mlp")[aim].place(OURS)) for aim in AIMS]
     above, cases = decisions.broken("aimfor")
-    ours, theirs = cost.default_fit()
+    ours, theirs = cost.linear_fit()
+    default, search = costs.default_fit()
     pairs = []
     for model in ("linear", "mlp"):
         better, equal, worse, _ = suite.counts(model)
@@ -74,7 +75,9 @@ def why_claims() -> list[str]:
         f"For networks, `aimfor.Loss` takes the places {', '.join(places[:-1])} and {places[-1]}.",
         f"The {decisions.largest_share('aimfor'):.3f} is within simulation noise: {above or 'none'} of our {cases} "
         "cases exceeds 0.05 by two simulation errors.",
-        f"it takes {ours} seconds, where a grid of seven logistic regressions takes {theirs}.",
+        f"On 20,000 rows of 20 features it takes {default} seconds of one core, where the LightGBM search of as many "
+        f"forests takes {search}.",
+        f"With `model=\"linear\"` it takes {ours}, where a grid of seven logistic regressions takes {theirs}.",
     ]
 
 

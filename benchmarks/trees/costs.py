@@ -107,6 +107,13 @@ def ratios(cells: Cells, size: str, method: str) -> dict[str, float]:
     }
 
 
+def default_fit() -> tuple[str, str]:
+    """Processor seconds of a default fit of 20,000 x 20 rows, and of the bare search of as many forests."""
+    cells = page.committed(NAME)
+    ours, theirs = (ratios(cells, "20000x20", method)["seconds"] for method in ("auto", BARE))
+    return f"{ours:.1f}", f"{theirs:.1f}"
+
+
 def forests_told(cells: Cells) -> str:
     """How many forests each size has, as a sentence."""
     counts = {size: cells.find(size=size)[0]["forests"] for size in FORESTS if cells.find(size=size)}
