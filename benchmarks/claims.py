@@ -77,7 +77,7 @@ def why_claims() -> list[str]:
         "cases exceeds 0.05 by two simulation errors.",
         f"On 20,000 rows of 20 features it takes {default} seconds of one core, where the LightGBM search of as many "
         f"forests takes {search}.",
-        f"With `model=\"linear\"` it takes {ours}, where a grid of seven logistic regressions takes {theirs}.",
+        f'With `model="linear"` it takes {ours}, where a grid of seven logistic regressions takes {theirs}.',
     ]
 
 

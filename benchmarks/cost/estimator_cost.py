@@ -72,7 +72,13 @@ def fit(method: str, X: Any, y: np.ndarray, epochs: int) -> float:
         return time.perf_counter() - start
     surrogate = "log_loss" if method == METHODS[1] else "hinge"
     rows = len(y) - round(0.1 * len(y))
-    options: dict[str, Any] = {"model": "linear", "surrogate": surrogate, "validation_fraction": 0.1, "patience": 10**6, "random_state": 0}
+    options: dict[str, Any] = {
+        "model": "linear",
+        "surrogate": surrogate,
+        "validation_fraction": 0.1,
+        "patience": 10**6,
+        "random_state": 0,
+    }
     aimfor.Classifier("aucpr", steps=epochs * (rows // BATCH), batch_size=BATCH, **options).fit(X, y)
     return time.perf_counter() - start
 
@@ -125,7 +131,7 @@ def run(cells: Cells, kind: str) -> None:
 
 
 def run_whole(cells: Cells) -> None:
-    """A fit with all candidates in turns with the grid of log-loss, both on the same four fifths and choosing on the fifth."""
+    """A fit with all candidates in turns with the grid of log-loss, both on the same rows."""
     for size in WHOLE_SIZES:
         X, y = make_rows("dense", size)
         cut = size[0] // 5

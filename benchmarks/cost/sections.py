@@ -65,7 +65,7 @@ def fit_section() -> str:
     return "\n\n".join(
         [
             "## What a fit of linear models costs",
-            "`aimfor.Classifier` with `model=\"linear\"` trains all candidates of this kind. The grid of seven logistic "
+            '`aimfor.Classifier` with `model="linear"` trains all candidates of this kind. The grid of seven logistic '
             "regressions is its counterpart. [The default](default.md) trains trees and a network too.",
             estimator_cost.whole_table(cells).markdown(),
             page.fold(
