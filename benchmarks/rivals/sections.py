@@ -107,12 +107,13 @@ def over_log_loss(model: str) -> str:
     """The bare loss minus log-loss with the same budget, as a sentence."""
     found = report.mean_differences(model)["BCE"]
     means = [one.mean for one in found.values()]
-    ahead = sum(mean > 0 for mean in means)
+    ahead = sum(round(mean, 3) > 0 for mean in means)  # as the table shows it
     behind = [aim for aim, one in found.items() if one.mean < -one.error]
+    where = f"At {_listed(page.code(behind))} it is" if behind else "At no aim is it"
     return (
         f"With {MODELS[model]}s, `aimfor.Loss` is ahead of log-loss at {ahead} of {len(means)} aims. The mean "
-        f"differences over tables are {page.gained(min(means))} to {page.gained(max(means))}. It is behind by more "
-        f"than a standard error at {_listed(page.code(behind))}."
+        f"differences over tables are {page.gained(min(means))} to {page.gained(max(means))}. {where} behind by more "
+        "than a standard error."
     )
 
 

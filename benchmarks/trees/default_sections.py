@@ -11,10 +11,9 @@ def default_section() -> str:
     cells = page.committed(default.NAME)
     parts = [
         "## Is the default as good as tuned LightGBM?",
-        f"{verdict(cells)} Both train {default.FORESTS} forests with the same settings on the rows that fit, "
-        f"{_extent(cells)}. Where 400 rows of each class fit, ours take an eighth of them to choose. "
-        "The chosen forests then train again on all of them. LightGBM keeps "
-        "its single best forest, and both take thresholds from the same held-out rows. The difference is in the aim's "
+        f"{verdict(cells)} Both train {default.FORESTS} forests with the same settings on the same training rows, "
+        f"{_extent(cells)}. If these have at least 400 rows of each class, `Classifier` sets an eighth of them aside to "
+        "choose forests. The chosen forests then train again on all of them. LightGBM keeps its single best forest, and both take thresholds from the same held-out rows. The difference is in the aim's "
         "exact metric on test rows, ours minus LightGBM's.",
         page.grid(["24 tables", *page.code(AIMS)], report.means(cells)),
     ]
@@ -83,9 +82,9 @@ def share_section() -> str:
         [
             "## What does the average across kinds add?",
             "The default averages trees and a network three to one. The table has each alternative minus the trees "
-            f"of the same fit, means over tables. The default kept the {most} in {count} of {total} fits.",
+            f"of the same fit, means over tables. The default kept the {_named(most)} in {count} of {total} fits.",
             page.grid(["kept instead of the trees", *page.code(AIMS)], report.option_rows(cells)),
-            "How often each was kept: " + ", ".join(f"{name} {number}" for name, number in kept.items()) + ".",
+            "How often each was kept: " + ", ".join(f"{_named(name)} {number}" for name, number in kept.items()) + ".",
             "How often the constraint holds on test rows, at the threshold from held-out rows:",
             page.grid(
                 ["aim", '`model="auto"`', '`model="trees"`', "LightGBM by metric", "LightGBM by log-loss"],
@@ -94,6 +93,10 @@ def share_section() -> str:
             page.source(default.NAME),
         ]
     )
+
+
+def _named(kept: str) -> str:
+    return kept.replace("trees, mlp", "trees and network").replace("mlp", "network")
 
 
 def automl_section() -> str:
@@ -110,7 +113,7 @@ def automl_section() -> str:
             f"`aimfor.Classifier` is at its defaults for `aucpr`. {' '.join(told)} The table has average precision on "
             f"test rows of one split. Each method may take {automl.SECONDS} seconds of one core. AutoGluon has its "
             "preset of medium quality without neural networks, which need torch there. CatBoost has its defaults. Ours "
-            "trains on at most four fifths of the rows, because the others choose the model and its threshold.",
+            "trains on at most four fifths of the rows, because the remaining rows choose the model and its threshold.",
             automl.grid(cells),
             "Seconds of one core that each took:",
             automl.times(cells),
