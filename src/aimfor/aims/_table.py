@@ -113,10 +113,10 @@ def one_and_zero(like: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @lru_cache(maxsize=64)
-def middles(count: int, downwards: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The middles of equal cells of [0, 1], `[K, 1]`."""
+def equal_cells(count: int, downwards: bool, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The middles of equal cells of [0, 1], `[K, 1]`, and their width, `[1, 1]`."""
     upwards = (torch.arange(count, dtype=dtype, device=device).unsqueeze(1) + 0.5) / count
-    return upwards.flip(0) if downwards else upwards
+    return upwards.flip(0) if downwards else upwards, constant(1 / count, dtype, device)
 
 
 def cells(
@@ -130,9 +130,9 @@ def cells(
     An empty range (low >= high) has width 0. `low` may be None for 0. With `downwards` the lax end comes first.
     """
     if spacing == "uniform":
-        parts = middles(count, downwards, high.dtype, high.device)
+        parts, width = equal_cells(count, downwards, high.dtype, high.device)
         if low is None:
-            return high * parts, as_row(1 / count, high)
+            return high * parts, width
         length = (high - low).clamp(min=0)
         return low + length * parts, (length > 0).to(low.dtype) / count
     if downwards:

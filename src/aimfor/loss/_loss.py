@@ -131,7 +131,7 @@ class Loss(nn.Module):
     @property
     def _filled_state(self) -> State:
         """The state, with right numbers also where others gave it memory and did not fill that in."""
-        state = self.state
+        state: Any = self._modules["state"]  # as an attribute it takes as long as a small tensor to make
         if state.without_numbers:
             state.fill_in_()
         return state
@@ -197,7 +197,7 @@ class Loss(nn.Module):
         scores, labels = awaited(scores), awaited(labels)
         state, rules = self._filled_state, self._rules(learning)  # once: a module looks for its parts in Python
         try:
-            device = state.thresholds.device
+            device = state.device
             if isinstance(scores, Tensor) and scores.device != device:
                 raise ValueError(
                     f"scores must be on the device of the loss, {device}, got {scores.device}: move the loss with "
@@ -353,8 +353,8 @@ class Loss(nn.Module):
         return LossRules(
             self.surrogate,
             self.constraint == "exact",
-            self.dual_rate,
-            self.threshold_rate,
+            self._dual_rate,
+            self._threshold_rate,
             self.warmup,
             learning,
             1.0 if starting else self._log_loss,

@@ -171,6 +171,11 @@ class State(nn.Module):
         self.without_numbers = self.thresholds.is_meta
 
     @property
+    def device(self) -> torch.device:
+        """Where the state is."""
+        return self._buffers["thresholds"].device  # pyright: ignore[reportOptionalMemberAccess]
+
+    @property
     def given_priors(self) -> Tensor | None:
         """`[L]` priors that were given, on the device of the state; None for the counted ones."""
         if self.given is None:

@@ -200,7 +200,8 @@ class NativePass(Pass):
     def _run(
         self, anchors: Anchors, sums: int | None = None, squares: int | None = None, log_loss: int | None = None
     ) -> tuple[Tensor, Tensor]:
-        value, gradient = torch.empty_like(_SCALAR), _empty(*self.scores.shape, dtype=self.scores.dtype)
+        value = torch.empty_like(_SCALAR)
+        gradient = torch.empty_like(self.scores, memory_format=torch.contiguous_format)
         _done(
             library().aimfor_step(
                 self._record,
@@ -264,12 +265,12 @@ def _done(code: int) -> None:
         raise MemoryError("the native engine ran out of memory")
 
 
-def _empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def _empty(*shape: int) -> Tensor:
     """Memory for the library, where it can write whatever the default device is."""
-    return torch.empty(*shape, dtype=dtype, device="cpu")
+    return _SCALAR.new_empty(*shape)
 
 
-# A number of its own for the value is made like this one.
+# Tensors are made like this one or like the scores. To name a type and a device takes as long again.
 _SCALAR = torch.empty((), dtype=torch.float32, device="cpu")
 
 
