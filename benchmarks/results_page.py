@@ -69,9 +69,9 @@ def index_page(pages: dict[str, str]) -> str:
         "Each question has a page with its tables and pictures:",
         "\n".join(questions),
         "`python -m benchmarks.results_page` makes these pages from the files in `benchmarks/results/` alone. `make "
-        "benchmarks` reproduces some numbers of every table and compares them. Most defaults were chosen on other splits of these "
-        "tables, and some followed a look at reported rows. Read [benchmarks/README.md](../../benchmarks/README.md) "
-        "before you trust a difference.",
+        "benchmarks` reproduces some numbers of every table and compares them. Most defaults were chosen on other "
+        "splits of these tables, and some followed a look at reported rows. Read "
+        "[benchmarks/README.md](../../benchmarks/README.md) before you trust a difference.",
         "\n".join(["```{toctree}", ":hidden:", "", *(name.removesuffix(".md") for name in pages), "```"]),
     ]
     return "\n\n".join(parts) + "\n"
@@ -93,7 +93,7 @@ def opening() -> str:
         f"On the data of the paper's Figure 1, precision at recall 0.95 rises by {gain.mean:.3f}.",
         f"Linear models on 24 tables gain most at `{best}`: {page.gained(linear[best])} over tuned log-loss.",
         f"Networks on 22 tables gain at most {page.gained(network)} over log-loss in the mean{noise}.",
-        f"A linear head on CIFAR-10 features gains {head:.3f} of recall at precision 0.9, by the bound without log-loss.",
+        f"A linear head on CIFAR-10 features gains {head:.3f} of recall at precision 0.9 by the bounding form.",
         f"LightGBM with log-loss is ahead of networks with `aimfor.Loss` by {least:.3f} to {most:.3f}.",
         f"Training on a range of a curve is clearly worse than log-loss in {ranges.count(-1)} of {len(ranges)} cases.",
         f"A threshold with confidence 0.95 breaks its constraint in at most {broken:.0f} % of the draws.",

@@ -12,9 +12,10 @@ def default_section() -> str:
     parts = [
         "## Is the default as good as tuned LightGBM?",
         f"{verdict(cells)} Both train {default.FORESTS} forests with the same settings on the same training rows, "
-        f"{_extent(cells)}. If these have at least 400 rows of each class, `Classifier` sets an eighth of them aside to "
-        "choose forests. The chosen forests then train again on all of them. LightGBM keeps its single best forest, and both take thresholds from the same held-out rows. The difference is in the aim's "
-        "exact metric on test rows, ours minus LightGBM's.",
+        f"{_extent(cells)}. If these have at least 400 rows of each class, `Classifier` sets an eighth of them aside "
+        "to choose forests. The chosen forests then train again on all of them. LightGBM keeps its single best forest, "
+        "and both take thresholds from the same held-out rows. The difference is in the aim's exact metric on test "
+        "rows, ours minus LightGBM's.",
         page.grid(["24 tables", *page.code(AIMS)], report.means(cells)),
     ]
     for ours in (OURS, TREES):

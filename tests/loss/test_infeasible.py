@@ -102,3 +102,35 @@ def test_exact_constraint_and_ladder_find_the_best_line(problem, warmup):
     assert told.feasible.all()
     assert told.recall[0, recalls.argmax()] >= 0.9 * best
     assert told.precision[0, recalls.argmax()] >= MIN_PRECISION - 0.03
+
+
+@pytest.mark.parametrize("engine", ["native", "fused"])
+def test_an_area_says_nothing_where_only_its_bound_is_out_of_reach(monkeypatch, engine):
+    """The scores of log-loss are too small for the bound, although the model is the true one."""
+    monkeypatch.setenv("AIMFOR_ENGINE", engine if engine in str(aimfor.engine()) else "fused")
+    torch.manual_seed(0)
+    X, weights = torch.randn(8000, 8), 0.7 * torch.randn(8, 3)
+    Y = (torch.rand(8000, 3) < torch.sigmoid(X @ weights - 4)).long()
+    model, loss = torch.nn.Linear(8, 3), aimfor.Loss("aucpr", num_labels=3)
+    optimiser = torch.optim.Adam(model.parameters(), 0.01)
+    for _ in range(1500):  # a warning would be an error
+        rows = torch.randint(len(X), (256,))
+        optimiser.zero_grad()
+        loss(model(X[rows]), Y[rows]).backward()
+        optimiser.step()
+    report = loss.diagnostics()
+    assert (report.violation > 0).any()
+    assert (report.multipliers == 2).any()
+    assert report.feasible.any(0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])  # of the native engine and of the fused one
+def test_what_a_range_does_not_ask_is_not_called_infeasible(dtype):
+    torch.manual_seed(0)
+    loss = aimfor.Loss("aucpr[precision<=0.2]", dual_rate=0.1)
+    with pytest.warns(aimfor.VacuousRangeWarning) as caught:
+        for _ in range(1500):
+            loss(torch.randn(64, dtype=dtype), torch.rand(64) < 0.3)
+    assert len(caught) == 1
+    assert loss.diagnostics().feasible.all()
+    assert loss.diagnostics().violation.isnan().all()

@@ -292,3 +292,17 @@ def test_a_rate_changed_in_training_is_checked(name, value):
         setattr(loss, name, value)
     setattr(loss, name, 0.02)
     assert getattr(loss, name) == 0.02
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "right"),
+    [("constraint", "bogus", "exact"), ("warmup", -3, 7), ("log_loss_batches", "x", 3), ("log_loss", 1.5, 0.25)],
+)
+def test_an_option_changed_in_training_is_checked(name, wrong, right):
+    loss = aimfor.Loss("aucpr")
+    before = getattr(loss, name)
+    with pytest.raises((TypeError, ValueError), match=f"{name} must be"):
+        setattr(loss, name, wrong)
+    assert getattr(loss, name) == before
+    setattr(loss, name, right)
+    assert getattr(loss, name) == right

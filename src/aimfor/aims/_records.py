@@ -50,8 +50,8 @@ class Aim(ABC):
 
         Args:
             priors: `[L]`, share of positives per label, strictly between 0 and 1.
-            rates: running rates, `[K, L]`, of the surrogate or, with an exact constraint, exact; only F_beta looks at
-                them.
+            rates: running rates, `[K, L]`, of the surrogate or, with an exact constraint, exact; only F_beta and
+                alerts look at them.
         """
 
     @property

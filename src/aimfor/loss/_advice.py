@@ -27,7 +27,7 @@ def warn_of_infeasible(loss: "Loss") -> None:
         kind = "exact" if loss.constraint == "exact" else loss.surrogate.name
         warnings.warn(
             f"the {kind} constraint of {str(loss.aim)!r} looks infeasible for {_named(stuck)}: it stays "
-            f"broken at the largest weight it gets; try {', '.join(ways)}",
+            f"broken with its multiplier at the limit or nothing predicted positive; try {', '.join(ways)}",
             InfeasibleConstraintWarning,
             stacklevel=checks.callers_level(),
         )

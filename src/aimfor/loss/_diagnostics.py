@@ -24,9 +24,10 @@ class Diagnostics(NamedTuple):
         recall, precision, fpr: exact, at the learned thresholds; of every fourth batch of a label, and of every one
             where they drive the multipliers.
         violation: of the constraint that drives the multipliers, as the table of the aim writes it (docs/aims.md); at
-            or below 0 where it holds. It says nothing for F_beta, which has a rule instead of a constraint to learn.
-        feasible: False where the constraint stays broken, without getting better, with its multiplier at its limit or
-            nothing predicted positive.
+            or below 0 where it holds, nan where the aim asks nothing. It says nothing for F_beta, which has a rule
+            instead of a constraint to learn.
+        feasible: False where the constraint stays broken, for the exact rates too, without getting better, with its
+            multiplier at its limit or nothing predicted positive.
         priors: share of positives that the aim is about.
 
     Rates are nan for a label that has not taken part yet. Printed, it is a table of the exact numbers.
@@ -92,6 +93,7 @@ def diagnose(state: State, anchors: Anchors, exact_drives: bool | Tensor) -> Dia
         [torch.where(seen, measure, torch.nan) for measure in _measures(state, *rates)]
         for rates in ((state.surrogate_rates, state.negatives), (state.exact_rates, state.exact_negatives))
     )
+    violation, asked = anchors.violation(state.driving_rates(exact_drives)), anchors.width > 0
     return Diagnostics(
         targets=anchors.target.expand_as(state.thresholds).clone(),
         thresholds=state.thresholds.clone(),
@@ -102,7 +104,7 @@ def diagnose(state: State, anchors: Anchors, exact_drives: bool | Tensor) -> Dia
         recall=exact[0],
         precision=exact[1],
         fpr=exact[2],
-        violation=torch.where(seen, anchors.violation(state.driving_rates(exact_drives)), torch.nan),
+        violation=torch.where(seen & (asked | (anchors.multiplier is not None)), violation, torch.nan),
         feasible=~state.stuck,
         priors=state.priors.clone(),
     )

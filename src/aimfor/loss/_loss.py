@@ -29,6 +29,7 @@ from aimfor.loss._distributed import (
     training_ranks,
 )
 from aimfor.loss._numbered import take_number
+from aimfor.loss._options import at_least, one_of, option, share
 from aimfor.loss._state import LOOK_EVERY, State
 from aimfor.loss._step import LossRules, exact_drives
 from aimfor.loss._surrogates import SURROGATES, Surrogate
@@ -108,13 +109,9 @@ class Loss(nn.Module):
             checks.rule(count == num_labels, "aim", f"must have one target per label ({num_labels} labels)", count)
         checks.yes_or_no("multiclass", multiclass)
         checks.choice("surrogate", surrogate, tuple(SURROGATES))
-        constraint = self.aim.default_constraint if constraint is None else constraint
-        checks.choice("constraint", constraint, ("surrogate", "exact"))
-        checks.whole_number("warmup", warmup, at_least=1)
-        checks.whole_number("log_loss_batches", log_loss_batches, at_least=0)
         self.num_labels = num_labels
         self.surrogate: Surrogate = SURROGATES[surrogate]
-        self.constraint = constraint
+        self.constraint = self.aim.default_constraint if constraint is None else constraint
         self.multiclass = multiclass
         self.dual_rate = dual_rate
         self.threshold_rate = threshold_rate
@@ -231,32 +228,12 @@ class Loss(nn.Module):
         anchors = self._table(state, state.priors)
         return diagnose(state, anchors, exact_drives(state, self._rules(learning=False)))
 
-    @property
-    def dual_rate(self) -> float:
-        """Step of the multipliers; may be changed while training."""
-        return self._dual_rate
-
-    @dual_rate.setter
-    def dual_rate(self, value: float) -> None:
-        self._dual_rate = checks.positive_number("dual_rate", value)
-
-    @property
-    def threshold_rate(self) -> float:
-        """Step of the thresholds, in standard deviations of the scores; may be changed while training."""
-        return self._threshold_rate
-
-    @threshold_rate.setter
-    def threshold_rate(self, value: float) -> None:
-        self._threshold_rate = checks.positive_number("threshold_rate", value)
-
-    @property
-    def log_loss(self) -> float:
-        """Share of log-loss in the gradient; may be changed while training."""
-        return self._log_loss
-
-    @log_loss.setter
-    def log_loss(self, value: float) -> None:
-        self._log_loss = checks.in_range("log_loss", value, 0, 1)
+    dual_rate: float = option("dual_rate", checks.positive_number, "Step of the multipliers")
+    threshold_rate: float = option("threshold_rate", checks.positive_number, "Step of the thresholds")
+    log_loss: float = option("log_loss", share, "Share of log-loss in the gradient")
+    log_loss_batches: int = option("log_loss_batches", at_least(0), "Batches at the start with log-loss alone")
+    warmup: int = option("warmup", at_least(1), "Batches that a label spends on the hinge before a tight surrogate")
+    constraint: str = option("constraint", one_of("surrogate", "exact"), "Which rates drive the multipliers")
 
     def get_extra_state(self) -> Tensor:
         """What the state is about, as text in bytes: numbers of another aim would load and mean something else."""
@@ -288,7 +265,8 @@ class Loss(nn.Module):
     def _load_from_state_dict(self, state_dict, prefix, metadata, strict, missing, unexpected, errors) -> None:
         saved = self._other_subject(state_dict.get(prefix + EXTRA_STATE))
         if saved is not None:
-            # A model that holds this loss refuses missing keys where it is strict, and goes on where it is not.
+            # A model that holds this loss refuses missing keys where it is strict, and goes on where it is not. Which of
+            # the two it is, torch does not say here.
             missing.append(f"{prefix}state for {self._subject()!r}, the saved one is for {saved!r}")
             self.state.reset_()
             self._warn_of_other_aim(saved)
@@ -349,13 +327,13 @@ class Loss(nn.Module):
         return value, gradient
 
     def _rules(self, learning: bool) -> LossRules:
-        starting = learning and self.log_loss_batches > 0 and self.state.batches < self.log_loss_batches
+        starting = learning and self._log_loss_batches > 0 and self.state.batches < self._log_loss_batches
         return LossRules(
             self.surrogate,
-            self.constraint == "exact",
+            self._constraint == "exact",
             self._dual_rate,
             self._threshold_rate,
-            self.warmup,
+            self._warmup,
             learning,
             1.0 if starting else self._log_loss,
             self.multiclass,

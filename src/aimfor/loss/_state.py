@@ -312,7 +312,7 @@ class State(nn.Module):
     @property
     def stuck(self) -> Tensor:
         """`[K, L]`, constraints that stay broken, without getting better, while their multiplier is at its limit or
-        nothing is predicted positive."""
+        nothing is predicted positive. One that only a bound breaks is none: the true rates have met it."""
         return self.fruitless_steps >= PATIENCE
 
     def forget_looks_(self) -> None:
@@ -334,8 +334,10 @@ class State(nn.Module):
         exact = self.exact_rates
         nothing = (exact.recall < SMALLEST_SIZE) & (exact.v < SMALLEST_SIZE)
         pressed = looking & (nothing | (self.multipliers >= MAX_MULTIPLIER))
+        # The scores of log-loss can be too small for a bound that the model itself meets. Width 0 asks nothing.
+        met = (violation <= 0) | (step.anchors.width <= 0) | (~nothing & (step.anchors.violation(exact) <= 0))
         self.fruitless_steps += LOOK_EVERY * pressed
-        self.fruitless_steps *= ~(looking & (better | (violation <= 0)))
+        self.fruitless_steps *= ~(looking & (better | met))
 
     def _dual_step_(self, step: Step, forget: Tensor) -> Tensor:
         """The violation in units in which one dual rate serves every target, batch size and stage of training."""

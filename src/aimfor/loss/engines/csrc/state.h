@@ -330,7 +330,10 @@ class Group {
                 larger(multiplier + rules.dual_rate * step, Floats{}), all(rules.max_multiplier));
             set(row.multipliers + label, chosen(active, stepped, multiplier));
 
-            if (looks) look(row, label, load - room, exact_positives - exact_u, exact_v, multiplier);
+            if (looks) {
+                const Rates exact = {exact_u, exact_v, exact_positives};
+                look(row, label, load - room, violation_at(exact), exact, multiplier);
+            }
         }
 
         const Floats by_negatives = aimfor::load(row.v_cost + label) * sum(3);
@@ -349,14 +352,15 @@ class Group {
 
   private:
     // State._look_
-    void look(const Row& row, int label, Floats violation, Floats recall, Floats false_positives, Floats multiplier) {
+    void look(const Row& row, int label, Floats violation, Floats true_violation, const Rates& exact, Floats multiplier) {
         const Rules& rules = problem.rules;
         const Floats lowest = get(row.lowest_violation + label), before = get(row.fruitless_steps + label);
         const Ints better = violation < rules.progress * lowest;
-        const Ints nothing = (recall < rules.smallest_size) & (false_positives < rules.smallest_size);
+        const Ints nothing = (exact.p - exact.u < rules.smallest_size) & (exact.v < rules.smallest_size);
         const Ints pressed = nothing | (multiplier >= rules.max_multiplier);
         const Floats more = where(pressed, all(static_cast<float>(rules.look_every)));
-        const Floats fruitless = where(~(better | (violation <= 0.0f)), before + more);
+        const Ints met = (violation <= 0.0f) | (at(row.width, label) <= 0.0f) | (~nothing & (true_violation <= 0.0f));
+        const Floats fruitless = where(~(better | met), before + more);
         set(row.lowest_violation + label, chosen(looking & better, violation, lowest));
         set(row.fruitless_steps + label, chosen(looking, fruitless, before));
     }
