@@ -55,7 +55,7 @@ class Loss(nn.Module):
     Args:
         aim: an aim record or its text, such as "recall@precision>=0.9".
         num_labels: L.
-        surrogate: "hinge", "log", "smooth_hinge", "ramp" (bounds on the 0-1 loss) or "sigmoid" (an approximation). The
+        surrogate: "smooth_hinge", "hinge", "log", "ramp" (bounds on the 0-1 loss) or "sigmoid" (an approximation). The
             tight ones, ramp and sigmoid, are reached by a ladder: the first `warmup` batches of a label use the hinge.
         constraint: which rates drive the multipliers and, for F_beta, its weights: "exact" for the true 0-1 rates,
             "surrogate" for their bounds. None takes exact rates, but those of the surrogate over areas. A constraint
@@ -90,7 +90,7 @@ class Loss(nn.Module):
         aim: str | Aim,
         *,
         num_labels: int = 1,
-        surrogate: str = "hinge",
+        surrogate: str = "smooth_hinge",
         constraint: str | None = None,
         multiclass: bool = False,
         priors: float | list[float] | tuple[float, ...] | Tensor | None = None,
