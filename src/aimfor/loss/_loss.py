@@ -85,6 +85,12 @@ class Loss(nn.Module):
         torch.Size([1, 1])
     """
 
+    _dual_rate: float
+    _threshold_rate: float
+    _log_loss: float
+    _log_loss_batches: int
+    _warmup: int
+
     def __init__(
         self,
         aim: str | Aim,
@@ -265,8 +271,8 @@ class Loss(nn.Module):
     def _load_from_state_dict(self, state_dict, prefix, metadata, strict, missing, unexpected, errors) -> None:
         saved = self._other_subject(state_dict.get(prefix + EXTRA_STATE))
         if saved is not None:
-            # A model that holds this loss refuses missing keys where it is strict, and goes on where it is not. Which of
-            # the two it is, torch does not say here.
+            # A model that holds this loss refuses missing keys where it is strict, and goes on where it is not. Torch
+            # does not say here which of the two it is.
             missing.append(f"{prefix}state for {self._subject()!r}, the saved one is for {saved!r}")
             self.state.reset_()
             self._warn_of_other_aim(saved)
