@@ -311,3 +311,18 @@ def test_labels_that_are_not_of_one_label_are_refused(labels, message):
 
     with pytest.raises(ValueError, match=message):
         objective("f1")(np.zeros(400), Dataset())
+
+
+@pytest.mark.parametrize("package", ["lightgbm", "xgboost"])
+def test_scikit_learn_wrappers_are_refused_in_one_sentence(package):
+    library = pytest.importorskip(package)
+    classifier = library.LGBMClassifier if package == "lightgbm" else library.XGBClassifier
+    data = rows()
+    with pytest.raises(TypeError, match=r"got ndarray: call lightgbm\.train or xgboost\.train, not a scikit-learn"):
+        classifier(objective=objective("f1"), n_estimators=2).fit(data.scores[:, None], data.labels)
+
+
+def test_a_metric_refuses_arrays_of_labels():
+    data = rows()
+    with pytest.raises(TypeError, match="a Dataset of LightGBM or a DMatrix of XGBoost, got ndarray"):
+        metric("f1")(data.labels, data.scores)

@@ -106,10 +106,10 @@ def test_a_copy_of_a_loss_keeps_its_engine():
 
 
 class CountingCalls(ReferenceEngine):
-    """The reference with a name of its own, for the hinge in float32 alone."""
+    """The reference with a name of its own, for the smooth hinge in float32 alone."""
 
     name = "fake"
-    surrogates = (SURROGATES["hinge"],)
+    surrogates = (SURROGATES["smooth_hinge"],)
     calls = 0
 
     def description(self) -> str:
@@ -144,7 +144,7 @@ def test_a_new_engine_counts_what_it_takes(fake, monkeypatch):
     assert fake.calls == 4
 
 
-@pytest.mark.parametrize(("dtype", "surrogate"), [(torch.float64, "hinge"), (torch.float32, "log")])
+@pytest.mark.parametrize(("dtype", "surrogate"), [(torch.float64, "smooth_hinge"), (torch.float32, "log")])
 def test_what_a_new_engine_does_not_take_falls_to_the_next(fake, dtype, surrogate):
     loss = aimfor.Loss("aucpr", num_labels=3, surrogate=surrogate)
     assert choice.engine_for(batch()[0].to(dtype), loss.surrogate).name != "fake"

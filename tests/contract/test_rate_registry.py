@@ -235,3 +235,46 @@ def test_every_rate_is_read_from_one_place():
     for name, rate in RATES.items():
         assert rate.deed.count("{}") == 1, name
         assert rate.test is not None, name
+
+
+@pytest.mark.parametrize("missing", ["objective", "constrained", "sense"])
+def test_an_aim_that_lacks_a_part_of_its_question_is_refused(missing):
+    names = {"objective": "recall", "constrained": "fpr", "sense": "<="}
+    del names[missing]
+    with pytest.raises(TypeError, match=f"^Unknown must have `{missing}` as a text, as RecallAtPrecision has$"):
+        type("Unknown", (PointAim,), names)
+
+
+def plain(kind):
+    return kind
+
+
+@pytest.mark.parametrize("decorator", [plain, dataclass])
+def test_an_aim_that_is_no_frozen_dataclass_is_refused(decorator):
+    @decorator
+    class RecallAtMostFPR(PointAim):
+        max_fpr: float = 0.1
+        band: float | None = None
+        num_anchors: int | None = None
+
+        objective = "recall"
+        constrained = "fpr"
+        sense = "<="
+
+    with pytest.raises(TypeError, match="RecallAtMostFPR must be a dataclass with frozen=True, its target"):
+        RecallAtMostFPR(0.1)
+    with pytest.raises(TypeError, match="RecallAtMostFPR must be a dataclass with frozen=True, its target"):
+        aimfor.aim("recall@fpr<=0.1")
+
+
+def test_an_aim_without_a_band_is_refused():
+    @dataclass(frozen=True)
+    class RecallAtMostFPR(PointAim):
+        max_fpr: float
+
+        objective = "recall"
+        constrained = "fpr"
+        sense = "<="
+
+    with pytest.raises(TypeError, match="the fields band and num_anchors after it"):
+        RecallAtMostFPR(0.1)

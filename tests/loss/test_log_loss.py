@@ -78,18 +78,19 @@ def test_shares_are_those_of_gradients_of_one_size(engine, aim, surrogate, monke
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("prior", [0.5, 0.05, 0.002])
-def test_a_rare_label_keeps_its_log_loss(engine, prior, monkeypatch):
+@pytest.mark.parametrize(("surrogate", "slope"), [("hinge", 1), ("smooth_hinge", 2)])
+def test_a_rare_label_keeps_its_log_loss(surrogate, slope, engine, prior, monkeypatch):
     """While its multiplier is small, the aim alone gives a positive row the weight 1 / prior. Beside half of log-loss
-    it gives at most 2, and the slope of log-loss at a score of 0 is 0.5."""
+    it gives at most 2, times the slope of the surrogate at a score of 0. That of log-loss is 0.5."""
     monkeypatch.setenv(engines.SETTING, engine)
     rows = 10_000
     labels = (torch.arange(rows) < prior * rows).float()
-    loss = aimfor.Loss("recall@precision>=0.9", log_loss=0.5)
+    loss = aimfor.Loss("recall@precision>=0.9", surrogate=surrogate, log_loss=0.5)
     loss(torch.zeros(rows), labels)
     loss.state.multipliers.zero_()
     scores = torch.zeros(rows)
     _, gradient = differentiated(partial(loss.eval(), labels=labels), scores)
-    assert (-rows * gradient[labels == 1] <= 2.5 + 1e-4).all()
+    assert (-rows * gradient[labels == 1] <= 2 * slope + 0.5 + 1e-4).all()
     assert (rows * gradient[labels == 0] > 0).all()
 
 

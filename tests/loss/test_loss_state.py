@@ -95,6 +95,7 @@ def test_tasks_in_turn_are_each_looked_at(monkeypatch, engine):
 @pytest.mark.parametrize("engine", ["plain", "fused", NATIVE])
 def test_errors_are_counted_after_more_batches_than_an_int_holds(monkeypatch, engine):
     monkeypatch.setenv("AIMFOR_ENGINE", engine)
+    torch.manual_seed(0)
     loss = aimfor.Loss("aucpr; num_anchors=3")
     labels = torch.arange(40) % 3 == 0
     loss(torch.randn(40), labels)

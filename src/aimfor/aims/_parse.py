@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 from aimfor.aims._areas import AUCPR, AUCROC
 from aimfor.aims._format import OPTIONS, Target
-from aimfor.aims._records import POINT_AIMS, Aim
+from aimfor.aims._records import POINT_AIMS, Aim, check_record
 from aimfor.aims._unconstrained import Cost, FBeta
 
 AREA_AIMS = {"aucpr": (AUCPR, ("precision", "recall")), "aucroc": (AUCROC, ("fpr",))}
@@ -90,6 +90,7 @@ LONGEST_TYPED = 1000
 def _read(head: str, options: dict) -> Aim | None:
     for text, kind in POINT_AIMS.items():
         if head.startswith(text) and re.fullmatch(TARGET, head.removeprefix(text)):
+            check_record(kind)
             return _build(kind, (_target(head.removeprefix(text)),), options)
     if match := re.fullmatch(rf"f({TARGET})", head):
         return _build(FBeta, (_target(match[1]),), options)

@@ -11,7 +11,7 @@ the target is precision 0.5 or a false-positive rate of 0.0001.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -99,12 +99,19 @@ class PointAim(Aim):
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)
+        for name in ("objective", "constrained", "sense"):
+            if not isinstance(getattr(cls, name, None), str):
+                raise TypeError(f"{cls.__name__} must have `{name}` as a text, as RecallAtPrecision has")
         question = Question(cls.objective, cls.constrained, cls.sense)
         question.check()
         cls.greater_is_better = rate_of(cls.objective).greater_is_better
         cls.follows_rates = rate_of(cls.constrained).follows_rates
         cls.text = f"{cls.objective}@{cls.constrained}{cls.sense}"
         POINT_AIMS[cls.text] = cls
+
+    def __new__(cls, *values, **named):
+        check_record(cls)
+        return super().__new__(cls)
 
     @property
     def question(self) -> Question:
@@ -155,6 +162,17 @@ class PointAim(Aim):
 
     def __str__(self) -> str:
         return self.text + show_target(self.target) + show_options(self)
+
+
+def check_record(kind: type[PointAim]) -> None:
+    """Refuse a class that is no record with a target; a class becomes a dataclass only after it has been made."""
+    names = [field.name for field in fields(kind)] if is_dataclass(kind) else []
+    frozen = is_dataclass(kind) and kind.__dataclass_params__.frozen  # pyright: ignore[reportAttributeAccessIssue]
+    if not frozen or not {"band", "num_anchors"} <= set(names[1:]):
+        raise TypeError(
+            f"{kind.__name__} must be a dataclass with frozen=True, its target as the first field, and the fields "
+            "band and num_anchors after it"
+        )
 
 
 POINT_AIMS: dict[str, type[PointAim]] = {}

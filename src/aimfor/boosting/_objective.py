@@ -159,6 +159,11 @@ def starting_score(labels: np.ndarray, weights: np.ndarray | None = None) -> flo
 
 def rows_of(scores: np.ndarray, data: Any) -> Rows:
     """Scores with the labels and weights of a Dataset or DMatrix."""
+    if not hasattr(data, "get_label"):
+        raise TypeError(
+            f"objectives and metrics take a Dataset of LightGBM or a DMatrix of XGBoost, got {type(data).__name__}: "
+            "call lightgbm.train or xgboost.train, not a scikit-learn wrapper"
+        )
     labels, weights = np.asarray(data.get_label(), np.float64), data.get_weight()
     scores = np.asarray(scores, np.float64)
     rule(scores.shape == labels.shape, "scores", f"must be one for each of the {len(labels)} rows", list(scores.shape))

@@ -45,7 +45,13 @@ Hidden = Annotated[
     list[int] | None,
     typer.Option(min=1, help="Width of a hidden layer of the mlp. Repeat it for more layers."),
 ]
-Surrogate = Annotated[str, typer.Option(help='"auto" tries several and log-loss. Or one of them: "hinge", "log", ...')]
+Surrogate = Annotated[
+    str,
+    typer.Option(
+        help='"auto" tries several and log-loss. Or one of them: "hinge", "log", "log_loss", ... '
+        "With one, --model auto means linear, and trees refuse it."
+    ),
+]
 Constraint = Annotated[str, typer.Option(help='"surrogate" or "exact", for a single surrogate.')]
 Solver = Annotated[str, typer.Option(help='"sgd", or "lp" or "search" for the exact optimum of small linear problems.')]
 Restarts = Annotated[int, typer.Option(min=0, help="Candidates that start from scratch, for each recipe.")]

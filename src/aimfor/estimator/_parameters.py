@@ -50,6 +50,8 @@ def check_parameters(classifier: Any) -> Aim:
     kind = kind_for(classifier)
     if classifier.solver != "sgd":
         _check_solver(classifier, kind.name)
+    if kind.log_loss_alone:
+        _check_no_recipe(classifier, kind.name)
     checks.in_range("validation_fraction", classifier.validation_fraction, 0, 1, open_high=True)
     _check_sizes(classifier)
     _check_device(classifier.device)
@@ -74,6 +76,12 @@ def _check_solver(classifier: Any, kind: str) -> None:
     without = "must be 'auto' for solver 'lp', which has no decay"
     decay = classifier.weight_decay
     checks.rule(solver != "lp" or decay == "auto", "weight_decay", without, decay)
+
+
+def _check_no_recipe(classifier: Any, kind: str) -> None:
+    for name, only in (("surrogate", "auto"), ("constraint", "surrogate")):
+        value = getattr(classifier, name)
+        checks.rule(value == only, name, f"must be {only!r} for model {kind!r}", value)
 
 
 def _check_sizes(classifier: Any) -> None:

@@ -1,8 +1,8 @@
 from ._batch import LARGEST_WEIGHT as LARGEST_WEIGHT
 from ._batch import sparse_labels as sparse_labels
+from ._chunk_updates import ChunkAdam as ChunkAdam
+from ._chunk_updates import ChunkSGD as ChunkSGD
 from ._diagnostics import Diagnostics as Diagnostics
-from ._linear import ChunkAdam as ChunkAdam
-from ._linear import ChunkSGD as ChunkSGD
 from ._linear import LinearLoss as LinearLoss
 from ._log_odds import log_odds as log_odds
 from ._loss import Loss as Loss

@@ -5,10 +5,7 @@ never exist: each chunk is scored, weighed and differentiated before the next on
 """
 
 import math
-import warnings
-from collections.abc import Iterator
-from dataclasses import fields, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +13,13 @@ from torch import Tensor, nn
 from aimfor._base import checks
 from aimfor.aims import Aim
 from aimfor.aims import aim as parse_aim
+from aimfor.loss._advice import advise, at_a_look, warn_of_other_aim
 from aimfor.loss._autograd import once_only
-from aimfor.loss._loss import Loss
+from aimfor.loss._chunk_updates import ChunkUpdates
+from aimfor.loss._chunks import entries_of, label_parts, options_of, targets_of
+from aimfor.loss._diagnostics import Diagnostics
+from aimfor.loss._loss import Loss, subject_of
+from aimfor.loss._saved_chunks import other_subject, regroup_
 
 # Labels of a chunk, by default: enough to keep the cores busy, and with 128 rows 1.2 MB of scores.
 CHUNK = 2304
@@ -56,7 +58,7 @@ class LinearLoss(nn.Module):
         *,
         chunk: int | None = None,
         bias: bool = True,
-        updates: "ChunkUpdates | None" = None,
+        updates: ChunkUpdates | None = None,
         **options: Any,
     ):
         super().__init__()
@@ -75,24 +77,35 @@ class LinearLoss(nn.Module):
         self.bias = nn.Parameter(torch.zeros(num_labels), requires_grad=trained) if bias else None
         self.updates = updates
         self.losses = nn.ModuleList(
-            Loss(_targets_of(self.aim, labels), num_labels=labels.stop - labels.start, **_options_of(options, labels))
+            Loss(targets_of(self.aim, labels), num_labels=labels.stop - labels.start, **options_of(options, labels))
             for labels in self._chunks()
         )
+        for loss in self._losses:
+            loss._advised = False  # its numbers of labels are those of a chunk
+
+    @property
+    def _losses(self) -> list[Loss]:
+        return list(self.losses)  # pyright: ignore[reportReturnType]
 
     @property
     def thresholds(self) -> Tensor:
         """`[K, L]` learned thresholds."""
-        return torch.cat([loss.thresholds for loss in self.losses], 1)  # pyright: ignore[reportArgumentType]
+        return torch.cat([loss.thresholds for loss in self._losses], 1)
 
     @property
     def multipliers(self) -> Tensor:
         """`[K, L]` learned multipliers."""
-        return torch.cat([loss.multipliers for loss in self.losses], 1)  # pyright: ignore[reportArgumentType]
+        return torch.cat([loss.multipliers for loss in self._losses], 1)
 
     @property
     def priors(self) -> Tensor:
         """`[L]` share of positives."""
-        return torch.cat([loss.priors for loss in self.losses])  # pyright: ignore[reportArgumentType]
+        return torch.cat([loss.priors for loss in self._losses])
+
+    def diagnostics(self) -> Diagnostics:
+        """Running numbers of the recent training batches, of all labels; see `Diagnostics`."""
+        parts = zip(*(loss.diagnostics() for loss in self._losses), strict=True)
+        return Diagnostics(*(torch.cat(part, -1) for part in parts))
 
     def extra_repr(self) -> str:
         return f"{str(self.aim)!r}, in_features={self.in_features}, num_labels={self.num_labels}, chunk={self.chunk}"
@@ -122,17 +135,40 @@ class LinearLoss(nn.Module):
         """
         self._check(features, labels)
         wanted = torch.is_grad_enabled()
-        run = _HeadRun(self, features.detach(), wanted)
-        for number, (part, columns) in enumerate(
-            zip(self._chunks(), _label_parts(labels, self._chunks()), strict=True)
-        ):
-            rows = [
-                None if entry is None else entry[:, part] if entry.ndim == 2 else entry for entry in (weights, mask)
-            ]
-            run.add(number, part, columns, *rows)
+        run = _HeadRun(self, features, wanted)
+        for number, (part, columns) in enumerate(zip(self._chunks(), label_parts(labels, self._chunks()), strict=True)):
+            run.add(number, part, columns, entries_of(weights, part), entries_of(mask, part))
         if not wanted:
             return run.value
+        if self.training:
+            self._advise()
+        if self.updates is not None and not features.requires_grad:
+            return run.value.requires_grad_()  # backward has nothing left to do
         return _HandedOver.apply(run, features, self.weight, self.bias)  # pyright: ignore[reportReturnType]
+
+    def _advise(self) -> None:
+        losses = self._losses
+        if at_a_look(losses[0].state):
+            advise(self.aim, losses, [loss._table(loss.state, loss.priors) for loss in losses])
+
+    def _load_from_state_dict(self, state_dict, prefix, metadata, strict, missing, unexpected, errors) -> None:
+        saved = other_subject(state_dict, prefix, self.num_labels, self._subject)
+        if saved is None:
+            regroup_(state_dict, prefix, self._chunks(), self._subject)
+        else:
+            own = subject_of(self.aim, self.num_labels)
+            # Refused where the load is strict, as missing keys are; else the head starts anew.
+            missing.append(f"{prefix}state for {own!r}, the saved one is for {saved!r}")
+            warn_of_other_aim(saved, own)
+            for loss in self._losses:
+                loss.state.reset_()
+            for key in [key for key in state_dict if key.startswith(f"{prefix}losses.")]:
+                del state_dict[key]
+            state_dict.update(self.losses.state_dict(prefix=f"{prefix}losses."))
+        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, unexpected, errors)
+
+    def _subject(self, labels: slice) -> str:
+        return subject_of(targets_of(self.aim, labels), labels.stop - labels.start)
 
     def _chunks(self) -> list[slice]:
         starts = range(0, self.num_labels, self.chunk)
@@ -160,9 +196,9 @@ class _HeadRun:
     """One forward pass: the value so far and the gradients that backward hands over."""
 
     def __init__(self, head: LinearLoss, features: Tensor, wanted: bool):
-        self.head, self.features, self.wanted = head, features, wanted
+        self.head, self.features, self.wanted = head, features.detach().to(head.weight.dtype), wanted
         self.value = torch.zeros((), dtype=torch.float32, device=features.device)
-        self.of_features = torch.zeros_like(features, dtype=head.weight.dtype) if wanted else None
+        self.of_features = torch.zeros_like(self.features) if wanted and features.requires_grad else None
         kept = wanted and head.updates is None
         self.of_weight = torch.empty_like(head.weight) if kept else None
         self.of_bias = torch.empty_like(head.bias) if kept and head.bias is not None else None
@@ -172,7 +208,9 @@ class _HeadRun:
         head = self.head
         loss, share = head.losses[number], (part.stop - part.start) / head.num_labels
         with torch.no_grad():
-            scores = head.scores(self.features.to(head.weight.dtype), part)
+            # Under autocast a layer gives scores of half precision. Their gradient is made here, before a gradient
+            # scaler has scaled it, so it stays in the type of the weights.
+            scores = head.scores(self.features, part).to(head.weight.dtype)
         if not self.wanted:
             self.value += share * loss(scores, labels, weights=weights, mask=mask)
             return
@@ -180,16 +218,15 @@ class _HeadRun:
         value = share * loss(scores, labels, weights=weights, mask=mask)
         (slopes,) = torch.autograd.grad(value, scores)
         self.value += value.detach()
-        with torch.no_grad():
-            assert self.of_features is not None
-            self.of_features.addmm_(slopes, head.weight[part])
-            features = self.features.to(head.weight.dtype)
+        with torch.no_grad(), torch.autocast(slopes.device.type, enabled=False):
+            if self.of_features is not None:
+                self.of_features.addmm_(slopes, head.weight[part])
             if head.updates is not None and head.training:
-                head.updates.update_(number, head.weight[part], slopes.T @ features)
+                head.updates.update_(number, head.weight[part], slopes.T @ self.features)
                 if head.bias is not None:
                     head.updates.update_(-1 - number, head.bias[part], slopes.sum(0))
             elif self.of_weight is not None:
-                torch.mm(slopes.T, features, out=self.of_weight[part])
+                torch.mm(slopes.T, self.features, out=self.of_weight[part])
                 if self.of_bias is not None:
                     torch.sum(slopes, 0, out=self.of_bias[part])
 
@@ -214,130 +251,6 @@ class _HandedOver(torch.autograd.Function):
             # The graph is used up after this: gradients as large as the weights are handed over, not copied.
             ctx.gradients = None
             scaled = [None if part is None else part.mul_(factor) for part in (of_features, of_weight, of_bias)]
-        guarded = [None if part is None else once_only(part) for part in (scaled[0].to(ctx.dtype), *scaled[1:])]  # pyright: ignore[reportOptionalMemberAccess]
-        return None, *guarded
-
-
-class ChunkUpdates(nn.Module):
-    """How a chunk of weights is updated as soon as its gradient is known; its state is saved with the head."""
-
-    def __init__(self, lr: float):
-        super().__init__()
-        self.lr = checks.positive_number("lr", lr)
-
-    def update_(self, key: int, weight: Tensor, gradient: Tensor) -> None:
-        """Change a chunk of weights in place.
-
-        Args:
-            key: of the chunk, the same in every step.
-            weight: a view of the weights.
-            gradient: of the loss in them; may be overwritten.
-        """
-        raise NotImplementedError
-
-
-class ChunkSGD(ChunkUpdates):
-    """Plain gradient steps: no state at all.
-
-    Args:
-        lr: learning rate; may be changed while training.
-
-    Example:
-        >>> head = LinearLoss("aucpr", 16, 1000, updates=ChunkSGD(lr=0.1))
-    """
-
-    def update_(self, key: int, weight: Tensor, gradient: Tensor) -> None:
-        weight.sub_(gradient, alpha=self.lr)
-
-
-class ChunkAdam(ChunkUpdates):
-    """Adam whose two moments are kept in bfloat16: half the memory of the weights each.
-
-    Args:
-        lr: learning rate; may be changed while training.
-        betas: decays of the two moments.
-        eps: added to the root of the second.
-
-    Example:
-        >>> head = LinearLoss("aucpr", 16, 1000, updates=ChunkAdam(lr=1e-3))
-    """
-
-    def __init__(self, lr: float, betas: tuple[float, float] = (0.9, 0.99), eps: float = 1e-8):
-        super().__init__(lr)
-        self.betas = tuple(checks.in_range("betas", beta, 0, 1, open_high=True) for beta in betas)
-        self.eps = checks.positive_number("eps", eps)
-
-    def update_(self, key: int, weight: Tensor, gradient: Tensor) -> None:
-        name = f"offset_{-1 - key}" if key < 0 else f"weight_{key}"
-        if f"{name}_mean" not in self._buffers:
-            self.register_buffer(f"{name}_mean", torch.zeros_like(weight, dtype=torch.bfloat16))
-            self.register_buffer(f"{name}_square", torch.zeros_like(weight, dtype=torch.bfloat16))
-            self.register_buffer(f"{name}_steps", torch.zeros((), dtype=torch.int64, device="cpu"))
-        mean, square = self.get_buffer(f"{name}_mean"), self.get_buffer(f"{name}_square")
-        steps = self.get_buffer(f"{name}_steps").add_(1).item()
-        first, second = self.betas
-        new_mean = mean.float().lerp_(gradient, 1 - first)
-        new_square = square.float().lerp_(gradient.square_(), 1 - second)
-        mean.copy_(new_mean)
-        square.copy_(new_square)
-        root = new_square.div_(1 - second**steps).sqrt_().add_(self.eps)
-        weight.addcdiv_(new_mean, root, value=-self.lr / (1 - first**steps))
-
-    def _load_from_state_dict(self, state_dict, prefix, *arguments) -> None:
-        # The moments are made in the first step; those of a checkpoint may come before it.
-        for name, value in state_dict.items():
-            if name.startswith(prefix) and name.removeprefix(prefix) not in self._buffers:
-                self.register_buffer(name.removeprefix(prefix), torch.empty_like(value))
-        super()._load_from_state_dict(state_dict, prefix, *arguments)
-
-
-class _Columns(NamedTuple):
-    """The ones of sparse labels, ordered by column."""
-
-    rows: Tensor
-    columns: Tensor
-    values: Tensor
-
-
-def _label_parts(labels: Tensor, chunks: list[slice]) -> Iterator[Tensor]:
-    """The labels of each chunk, sparse where they came sparse."""
-    if labels.layout == torch.strided:
-        yield from (labels[:, part] for part in chunks)
-        return
-    whole = labels.detach()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
-        whole = whole if whole.layout == torch.sparse_coo else whole.to_sparse_coo()
-    # Before anything reads them: torch trusts the indices that it is given, and would read beyond the end.
-    index, shape = whole._indices(), torch.tensor(labels.shape, device=labels.device).unsqueeze(1)
-    if bool(((index < 0) | (index >= shape)).any()):
-        raise ValueError(f"labels must have indices within their shape {tuple(labels.shape)}, got one outside of it")
-    whole = whole.coalesce()
-    order = whole.indices()[1].argsort(stable=True)
-    ones = _Columns(whole.indices()[0][order], whole.indices()[1][order], whole.values()[order])
-    edges = torch.tensor([part.start for part in chunks] + [labels.shape[1]], device=labels.device)
-    bounds = torch.searchsorted(ones.columns, edges).tolist()
-    for part, start, end in zip(chunks, bounds, bounds[1:], strict=False):
-        index = torch.stack([ones.rows[start:end], ones.columns[start:end] - part.start])
-        size = (labels.shape[0], part.stop - part.start)
-        yield torch.sparse_coo_tensor(index, ones.values[start:end], size, check_invariants=True)
-
-
-def _of_labels(entries: Tensor | None, labels: slice) -> Tensor | None:
-    """Weights or mask of some labels; what is given per row is the same for all."""
-    return entries if entries is None or entries.ndim != 2 else entries[:, labels]
-
-
-def _targets_of(aim: Aim, labels: slice) -> Aim:
-    """The aim of some labels: targets per label are cut out."""
-    entries = {field.name: getattr(aim, field.name) for field in fields(aim)}  # pyright: ignore[reportArgumentType]
-    cut = {name: value[labels] for name, value in entries.items() if isinstance(value, tuple)}
-    return replace(aim, **cut) if cut else aim  # pyright: ignore[reportArgumentType]
-
-
-def _options_of(options: dict[str, Any], labels: slice) -> dict[str, Any]:
-    """The options of the loss of some labels: priors per label are cut out."""
-    priors = options.get("priors")
-    if isinstance(priors, (list, tuple)) or (isinstance(priors, Tensor) and priors.ndim):
-        return {**options, "priors": priors[labels]}
-    return options
+        if scaled[0] is not None:
+            scaled[0] = scaled[0].to(ctx.dtype)
+        return None, *(None if part is None else once_only(part) for part in scaled)

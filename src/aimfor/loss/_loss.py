@@ -2,7 +2,6 @@
 
 import copy
 import sys
-import warnings
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -11,10 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from aimfor._base import checks
-from aimfor._base.warnings import OtherAimWarning
 from aimfor.aims import NO_RATES, Aim, Anchors
 from aimfor.aims import aim as parse_aim
-from aimfor.loss._advice import warn_of_infeasible, warn_of_vacuous
+from aimfor.loss._advice import advise, at_a_look, warn_of_other_aim
 from aimfor.loss._autograd import attach_gradient, gradient_type, overflow_result, overflowed
 from aimfor.loss._batch import awaited, known_priors, training_batch
 from aimfor.loss._diagnostics import Diagnostics, diagnose
@@ -30,7 +28,7 @@ from aimfor.loss._distributed import (
 )
 from aimfor.loss._numbered import take_number
 from aimfor.loss._options import at_least, one_of, option, share
-from aimfor.loss._state import LOOK_EVERY, State
+from aimfor.loss._state import State
 from aimfor.loss._step import LossRules, exact_drives
 from aimfor.loss._surrogates import SURROGATES, Surrogate
 from aimfor.loss.engines import Pass, engine_for
@@ -84,6 +82,14 @@ class Loss(nn.Module):
         >>> loss.thresholds.shape
         torch.Size([1, 1])
     """
+
+    _advised = True  # False where a head warns for the losses of all its chunks
+
+    _dual_rate: float
+    _threshold_rate: float
+    _log_loss: float
+    _log_loss_batches: int
+    _warmup: int
 
     def __init__(
         self,
@@ -244,7 +250,7 @@ class Loss(nn.Module):
         saved = self._other_subject(state)
         if saved is not None:
             self.state.of_another_aim = True
-            self._warn_of_other_aim(saved)
+            warn_of_other_aim(saved, self._subject())
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False):
         """Continue from a saved state.
@@ -265,11 +271,11 @@ class Loss(nn.Module):
     def _load_from_state_dict(self, state_dict, prefix, metadata, strict, missing, unexpected, errors) -> None:
         saved = self._other_subject(state_dict.get(prefix + EXTRA_STATE))
         if saved is not None:
-            # A model that holds this loss refuses missing keys where it is strict, and goes on where it is not. Which of
-            # the two it is, torch does not say here.
+            # A model that holds this loss refuses missing keys where it is strict, and goes on where it is not. Torch
+            # does not say here which of the two it is.
             missing.append(f"{prefix}state for {self._subject()!r}, the saved one is for {saved!r}")
             self.state.reset_()
-            self._warn_of_other_aim(saved)
+            warn_of_other_aim(saved, self._subject())
             for key in [key for key in state_dict if key.startswith(prefix)]:
                 del state_dict[key]
             state_dict.update(self.state_dict(prefix=prefix))
@@ -280,15 +286,8 @@ class Loss(nn.Module):
         text = None if saved is None else bytes(saved.tolist()).decode(errors="replace")
         return None if text == self._subject() else text
 
-    def _warn_of_other_aim(self, saved: str) -> None:
-        warnings.warn(
-            f"the saved state is of a loss for {saved!r}: the loss for {self._subject()!r} starts anew",
-            OtherAimWarning,
-            stacklevel=checks.callers_level(),
-        )
-
     def _subject(self) -> str:
-        return f"{self.aim}, num_labels={self.num_labels}{', multiclass' if self.multiclass else ''}"
+        return subject_of(self.aim, self.num_labels, self.multiclass)
 
     def __deepcopy__(self, memo: dict) -> "Loss":
         memo[id(self.process_group)] = self.process_group  # a group of processes is not copied
@@ -319,11 +318,8 @@ class Loss(nn.Module):
         value, gradient = yield from run.step(anchors)
         if learning and rules.log_loss == 1:
             state.forget_looks_()  # no constraint is tried by log-loss alone
-        looking = learning and state.batches % LOOK_EVERY == 0
-        if looking:
-            warn_of_infeasible(self)
-        if looking or (learning and state.batches == 1):
-            warn_of_vacuous(self, anchors)
+        if learning and self._advised and at_a_look(state):
+            advise(self.aim, (self,), (anchors,))
         return value, gradient
 
     def _rules(self, learning: bool) -> LossRules:
@@ -347,6 +343,11 @@ class Loss(nn.Module):
             rates = state.exact_rates if self.constraint == "exact" else state.surrogate_rates
         anchors = aim.anchors(priors, rates)
         return aim.counted(anchors, priors, state.exact_rates) if aim.counts_by_rates else anchors
+
+
+def subject_of(aim: Aim, num_labels: int, multiclass: bool = False) -> str:
+    """What a saved state says that it is about."""
+    return f"{aim}, num_labels={num_labels}{', multiclass' if multiclass else ''}"
 
 
 @lru_cache(maxsize=1)

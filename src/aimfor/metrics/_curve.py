@@ -95,7 +95,15 @@ _KEPT: ContextVar[dict[int, _Sorted] | None] = ContextVar("sorted columns", defa
 
 @contextmanager
 def curves_kept() -> Iterator[None]:
-    """Inside, metrics of one column of labels, scores and weights after another sort it once."""
+    """Inside, metrics of one column of labels, scores and weights after another sort it once.
+
+    Example:
+        >>> import aimfor
+        >>> labels, scores = [1, 0, 1, 0], [4, 3, 2, 1]
+        >>> with curves_kept():
+        ...     aimfor.metrics.roc_auc(labels, scores), aimfor.metrics.recall_at_precision(labels, scores, 0.9).value
+        (0.75, 0.5)
+    """
     token = _KEPT.set({})
     try:
         yield

@@ -183,6 +183,7 @@ class ModelKind(ABC):
         takes_missing: whether features may be NaN.
         stored: whether a model folder can hold its models.
         threshold_apart: whether it chooses among so many models that the threshold needs rows which chose nothing.
+        log_loss_alone: whether it knows no recipe but log-loss, so that nobody may ask for a surrogate.
     """
 
     name: str
@@ -190,6 +191,7 @@ class ModelKind(ABC):
     takes_missing: ClassVar[bool] = False
     stored: ClassVar[bool] = True
     threshold_apart: ClassVar[bool] = False
+    log_loss_alone: ClassVar[bool] = False
 
     @abstractmethod
     def fit(self, task: Task, observer: Observer) -> Fit:

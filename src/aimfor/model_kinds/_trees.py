@@ -121,6 +121,7 @@ class TreesKind(ModelKind):
     name = "trees"
     takes_missing = True
     threshold_apart = True
+    log_loss_alone = True
 
     def fit(self, task: Task, observer: Observer) -> Fit:
         observer.on_stage_begin(STAGE)
