@@ -394,7 +394,12 @@ def test_resume_refuses_other_options_and_other_data(command, files, tmp_path, m
         assert command("fit", tmp_path / "train.csv", *FIT, "--out", tmp_path / "run").code != 0
     ended = command("fit", tmp_path / "train.csv", *FIT, "--seed", "5", "--out", tmp_path / "run", "--resume")
     assert ended.code == 1
-    assert "other options" in ended.err
+    assert "other options (--seed): repeat them" in ended.err
+    others = ("--aim", "f1", "--label", "fraud", "--hidden", "8", "--na", "-1", "--by", "kind", "--memory", "9")
+    ended = command("fit", "--resume", "--out", tmp_path / "run", *others)
+    assert ended.code == 1
+    assert ended.err.count("\n") == 1
+    assert "other options (--aim, --memory, --na, --by, --hidden): leave them out" in ended.err
     with (tmp_path / "train.csv").open("a") as file:
         file.write((files / "new.csv").read_text().splitlines()[1] + "\n")
     ended = command("fit", "--resume", "--out", tmp_path / "run")
@@ -414,7 +419,7 @@ def test_resume_refuses_other_options_and_other_data(command, files, tmp_path, m
         assert ended.code == 1
         assert "does not hold a job" in ended.err
     job.write_text(before)
-    assert command("fit", "--resume", "--out", tmp_path / "run").code == 0
+    assert command("fit", "--resume", "--out", tmp_path / "run", "--label", "fraud", "--seed", "0").code == 0
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == (files / "run" / "model.safetensors").read_bytes()
     ended = command("fit", "--resume", "--out", tmp_path / "nowhere")
     assert ended.code == 1

@@ -62,6 +62,7 @@ def aimfor(
 @with_job
 def fit(
     job: Any,
+    asked: list[str],
     out: Annotated[
         Path,
         typer.Option(
@@ -84,14 +85,13 @@ def fit(
     Rows are split three ways: most train, some choose model and threshold, some only measure. Log-loss is always among
     the candidates, and kept unless another is better by more than chance. Ctrl-C stops with the best model so far.
     """
-    if job is None and resume:
-        from aimfor.cli._job import Job
+    job = dataclasses.replace(job, by=by)
+    if resume and not job.paths:
         from aimfor.cli._work_folder import WORK
 
-        job = Job.read(out / WORK)
-    elif job is not None and by is not None:
-        job = dataclasses.replace(job, by=by)
-    fit_and_tell(_given(job), out, resume, as_json)
+        job = job.resumed(out / WORK, asked)
+    _check_data(job)
+    fit_and_tell(job, out, resume, as_json)
 
 
 def fit_and_tell(job: Any, out: Path, resume: bool = False, as_json: bool = False) -> None:
@@ -285,6 +285,7 @@ def watch(
 @with_job
 def compare(
     job: Any,
+    _: list[str],
     splits: Annotated[int, typer.Option(min=1, help="How many times the rows are split anew.")] = 3,
     as_json: Json = False,
 ) -> None:
@@ -295,7 +296,7 @@ def compare(
     """
     from aimfor.cli._compare import compare as compare_methods
 
-    job = _given(job)
+    _check_data(job)
     with tempfile.TemporaryDirectory(prefix="aimfor-") as folder, progress_of(job.aim) as shown:
         found = compare_methods(job, Path(folder), splits=splits, shown=shown)
     if as_json:
@@ -365,10 +366,9 @@ def demo(
         evaluate(model, [str(unseen)])
 
 
-def _given(job: Any) -> Any:
-    if job is None:
+def _check_data(job: Any) -> None:
+    if not job.paths:
         raise ValueError("no data: name at least one file or folder")
-    return job
 
 
 def _command() -> str:
