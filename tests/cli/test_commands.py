@@ -319,6 +319,18 @@ def test_row_numbers_as_pandas_writes_them_are_left_alone(command, files, tmp_pa
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == (files / "run" / "model.safetensors").read_bytes()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a closed pipe is another error there")
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_closed_pipe_ends_it_quietly(files, stream):
+    job = ["report", str(files / "run")] if stream == "stdout" else ["report", str(files / "nowhere")]
+    read, write = os.pipe()
+    os.close(read)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: write}
+    ended = subprocess.run([sys.executable, "-m", "aimfor", *job], **pipes, timeout=60)
+    os.close(write)
+    assert (ended.returncode, ended.stdout or b"", ended.stderr or b"") == (141, b"", b"")
+
+
 # Interruptions
 
 

@@ -19,6 +19,7 @@ from aimfor.cli._output import (
     INTERRUPTED,
     MISSED,
     cost_of,
+    echo,
     print_comparison,
     print_json,
     progress_of,
@@ -45,7 +46,7 @@ app = typer.Typer(
 
 def _show_version(asked: bool) -> None:
     if asked:
-        typer.echo(f"aimfor {version('aimfor')}")
+        echo(f"aimfor {version('aimfor')}")
         raise typer.Exit
 
 
@@ -319,7 +320,7 @@ def report(run: RunFolder) -> None:
     from aimfor.report import write_page
 
     with told_in_one_sentence():
-        typer.echo(f"{write_page(run)}: the page to look at")
+        echo(f"{write_page(run)}: the page to look at")
 
 
 @app.command(no_args_is_help=True)
@@ -339,7 +340,7 @@ def export(
             raise ValueError(f"--out {out}: the name must end in .onnx")
         model = load_model(run)
         export_onnx(model.classifier, model.preparation, out)
-        typer.echo(f"{out}: written")
+        echo(f"{out}: written")
 
 
 @app.command()
@@ -360,9 +361,9 @@ def demo(
 
         known, unseen = write_tables(out, seed)
         model = out / "run"
-        typer.echo(f"\naimfor fit {known} --label is_8 --aim '{AIM}' --model mlp --out {model}")
+        echo(f"\naimfor fit {known} --label is_8 --aim '{AIM}' --model mlp --out {model}")
         fit_and_tell(Job((str(known),), ("is_8",), AIM, seed=seed, options={"model": "mlp"}), model)
-        typer.echo(f"\naimfor evaluate {model} {unseen}")
+        echo(f"\naimfor evaluate {model} {unseen}")
         evaluate(model, [str(unseen)])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
 from collections import Counter
@@ -17,6 +18,7 @@ EXIT_CODES = (
     "interrupted."
 )
 MISSED, DRIFTED, INTERRUPTED = 3, 4, 130
+UNREAD = 141  # as of a program that ends by the signal of a closed pipe
 MOST_TOLD = 20  # labels, in text; all are in --json
 MOST_STRONGEST = 5  # columns, in text
 
@@ -53,9 +55,19 @@ def told_in_one_sentence() -> Iterator[None]:
             raise typer.Exit(1) from error
 
 
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print as it is; where nobody reads it any more, as with `aimfor ... | head -1`, end the program quietly."""
+    try:
+        typer.echo(text, err=err, nl=nl)
+    except BrokenPipeError as error:
+        # What Python still holds goes nowhere, or it would complain when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), (sys.stderr if err else sys.stdout).fileno())
+        raise typer.Exit(UNREAD) from error
+
+
 def say(text: str, *, err: bool = False) -> None:
     """Print, without control characters: names from data could move the cursor or change what was printed."""
-    typer.echo("".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text), err=err)
+    echo("".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text), err=err)
 
 
 def warn_of(remarks: list[dict[str, Any]]) -> None:
@@ -90,7 +102,7 @@ def progress_of(name: str, *, quiet: bool = False) -> Iterator[Any]:
 
 
 def print_json(facts: dict[str, Any]) -> None:
-    typer.echo(json.dumps(facts, indent=1, allow_nan=False))
+    echo(json.dumps(facts, indent=1, allow_nan=False))
 
 
 def short(facts: dict[str, Any]) -> dict[str, Any]:
@@ -225,6 +237,8 @@ def print_comparison(found: list[dict[str, Any]]) -> None:
             f"{sum(known)} of {len(known)}" if known else "-",
         )
     console = Console(width=None if sys.stdout.isatty() else 120)
-    console.print(table)
-    if len(splits) > 1:
-        console.print(f"{len(splits)} splits; +- is the standard error over splits.")
+    with console.capture() as printed:
+        console.print(table)
+        if len(splits) > 1:
+            console.print(f"{len(splits)} splits; +- is the standard error over splits.")
+    echo(printed.get(), nl=False)
