@@ -99,9 +99,11 @@ def fit_and_tell(job: Any, out: Path, resume: bool = False, as_json: bool = Fals
     """Fit, and print what came of it."""
     from aimfor.cli._fit import fit as fit_job
     from aimfor.cli._ranks import restarted, torchrun_ranks
+    from aimfor.cli._work_folder import has_checkpoint
     from aimfor.report import condition_of
 
-    with torchrun_ranks() as ranks, progress_of(job.aim, quiet=ranks.number > 0) as shown:
+    ranks_of_run = torchrun_ranks(lambda: has_checkpoint(out))
+    with ranks_of_run as ranks, progress_of(job.aim, quiet=ranks.number > 0) as shown:
         resume = resume or restarted()
         facts = fit_job(job, out, command=_command(), resume=resume, shown=shown, ranks=ranks)
     if not facts:
@@ -122,7 +124,8 @@ def fit_and_tell(job: Any, out: Path, resume: bool = False, as_json: bool = Fals
     if facts["budget_over"]:
         say("the budget was over before training was done: this is the best so far", err=True)
     if facts["stopped"]:
-        say(f"stopped by hand with the best so far; aimfor fit --resume --out {out} goes on", err=True)
+        more = f"; aimfor fit --resume --out {out} goes on" if has_checkpoint(out) else ""
+        say(f"stopped by hand with the best so far{more}", err=True)
     if not as_json:
         say(f"{page}: the page to look at")
     if facts["stopped"]:
