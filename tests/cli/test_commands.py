@@ -290,10 +290,31 @@ def test_weights_count_in_evaluate_too(command, tmp_path):
     assert command("fit", tmp_path / "train.csv", *FIT, "--weight", "often", "--out", tmp_path / "run").code == 0
     counted = command("evaluate", tmp_path / "run", tmp_path / "train.csv", "--json").json["labels"][0]["operating"]
     assert sum(counted[name] for name in ("tp", "fp", "fn", "tn")) == pytest.approx(frame["often"].sum())
+    told = command("evaluate", tmp_path / "run", tmp_path / "train.csv", "--cost-fp", "1").out
+    assert f"Their weight is {frame['often'].sum():,.0f}, " in told
+    assert "  weight                 alarm    no alarm\n" in told
+    assert "Per 1,000 of weight: " in told
+    assert "rows: " not in told
+    ((share, count),) = json.loads((tmp_path / "run" / "model.json").read_text())["data"]["alerts"]
+    assert count == 120, "new rows count the same each, so these must"
+    assert share * count == pytest.approx(round(share * count))
     frame.drop(columns="often").to_csv(tmp_path / "without.csv", index=False)
     ended = command("evaluate", tmp_path / "run", tmp_path / "without.csv")
     assert ended.code == 0
     assert "no column 'often' of weights" in ended.err
+
+
+def test_each_of_three_classes_is_called_by_its_name(command, tmp_path):
+    frame = table(600).drop(columns="fraud")
+    frame["level"] = np.select([frame["x0"] > 1, frame["x0"] > -1], ["high", "mid"], "low")
+    frame.to_csv(tmp_path / "train.csv", index=False)
+    options = ("--label", "level", "--aim", "f1", "--model", "linear", "--steps", "20")
+    ended = command("fit", tmp_path / "train.csv", *options, "--out", tmp_path / "run")
+    assert ended.code == 0, ended.err
+    for name in ("high", "mid", "low"):
+        assert f" of them positive ({name})." in ended.out
+    assert "= " not in ended.out.replace(">= ", "")
+    assert "given" not in ended.out
 
 
 def test_weights_may_have_any_size(command, tmp_path):
@@ -325,8 +346,8 @@ def test_a_closed_pipe_ends_it_quietly(files, stream):
     job = ["report", str(files / "run")] if stream == "stdout" else ["report", str(files / "nowhere")]
     read, write = os.pipe()
     os.close(read)
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: write}
-    ended = subprocess.run([sys.executable, "-m", "aimfor", *job], **pipes, timeout=60)
+    out, err = (write if name == stream else subprocess.PIPE for name in ("stdout", "stderr"))
+    ended = subprocess.run([sys.executable, "-m", "aimfor", *job], stdout=out, stderr=err, timeout=60)
     os.close(write)
     assert (ended.returncode, ended.stdout or b"", ended.stderr or b"") == (141, b"", b"")
 

@@ -138,7 +138,7 @@ def tell(labels: list[dict[str, Any]], costs: tuple[float, float] | None = None)
         metric = measured["metric"]
         say((f"{measured['name']}: " if len(labels) > 1 else "") + measured["sentence"])
         counted = f"{measured['rows']:,}, {measured['positives']:,} of them positive"
-        say(f"Measured on {measured['on']}: {counted} ({measured['name']} = {measured['positive']}).")
+        say(f"Measured on {measured['on']}: {counted} ({_positive(measured)}).{_weight_of(measured)}")
         if measured.get("claim"):
             say(measured["claim"])
         _tell_counts(measured, costs)
@@ -174,24 +174,52 @@ def tell_watched(labels: list[dict[str, Any]]) -> None:
 
 
 def cost_of(operating: dict[str, Any], costs: tuple[float, float]) -> float | None:
-    """The cost of the errors for every 1,000 rows."""
+    """The cost of the errors for every 1,000 rows, or for a weight of 1,000."""
     if operating["tp"] is None:
         return None
     total = sum(operating[name] for name in ("tp", "fp", "fn", "tn"))
     return 1000 * (costs[0] * operating["fp"] + costs[1] * operating["fn"]) / total if total else None
 
 
+def _positive(measured: dict[str, Any]) -> str:
+    """What counts as positive; of several classes, each is a label with the name of its class."""
+    name, positive = measured["name"], measured["positive"]
+    return positive if name == positive else f"{name} = {positive}"
+
+
+def _is_weighted(measured: dict[str, Any]) -> bool:
+    """Whether the counts are sums of weights."""
+    positives, negatives = measured["positives"], measured["rows"] - measured["positives"]
+    counts = [measured["operating"][name] for name in ("tp", "fp", "fn", "tn")]
+    fractions = any(isinstance(count, float) for count in counts)
+    return fractions or (measured["num_positives"], measured["num_negatives"]) != (positives, negatives)
+
+
+def _weight_of(measured: dict[str, Any]) -> str:
+    if not _is_weighted(measured):
+        return ""
+    positives, negatives = measured["num_positives"], measured["num_negatives"]
+    return f" Their weight is {_amount(positives + negatives)}, {_amount(positives)} of it positive."
+
+
+def _amount(count: float) -> str:
+    return f"{count:,}" if isinstance(count, int) else f"{count:,.6g}"
+
+
 def _tell_counts(measured: dict[str, Any], costs: tuple[float, float] | None) -> None:
     counts = measured["operating"]
     if counts["tp"] is None:
         return
-    total = sum(counts[name] for name in ("tp", "fp", "fn", "tn")) or 1
-    say(f"  {'':16}{'alarm':>12}{'no alarm':>12}")
+    counts = {**counts, "alarms": counts["tp"] + counts["fp"]}
+    total, weighted = sum(counts[name] for name in ("tp", "fp", "fn", "tn")) or 1, _is_weighted(measured)
+    say(f"  {'weight' if weighted else '':16}{'alarm':>12}{'no alarm':>12}")
     for name, (alarm, none) in (("positive", ("tp", "fn")), ("negative", ("fp", "tn"))):
-        say(f"  {name:16}{counts[alarm]:>12,}{counts[none]:>12,}")
-    alarms, per = counts["tp"] + counts["fp"], 1000 / total
-    line = f"Per 1,000 rows: {alarms * per:.1f} alarms, {counts['fp'] * per:.1f} of them false; "
-    line += f"{counts['fn'] * per:.1f} positives missed"
+        say(f"  {name:16}{_amount(counts[alarm]):>12}{_amount(counts[none]):>12}")
+    alarms, false, missed = (f"{1000 / total * counts[name]:.1f}" for name in ("alarms", "fp", "fn"))
+    if weighted:
+        line = f"Per 1,000 of weight: {alarms} in alarms, {false} of it in false ones; {missed} in missed positives"
+    else:
+        line = f"Per 1,000 rows: {alarms} alarms, {false} of them false; {missed} positives missed"
     if costs is not None:
         line += f"; cost {cost_of(counts, costs):.6g}"
     say(line + ".")
