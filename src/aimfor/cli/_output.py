@@ -45,7 +45,7 @@ def told_in_one_sentence() -> Iterator[None]:
             where = f"{error.filename}: " if error.filename else ""
             say(f"error: {where}{error.strerror or error}", err=True)
             raise typer.Exit(1) from error
-        except (ValueError, ModuleNotFoundError, OverflowError, MemoryError) as error:
+        except (ValueError, ImportError, OverflowError, MemoryError) as error:
             say(f"error: {' '.join(str(error).split()) or 'not enough memory'}", err=True)
             raise typer.Exit(1) from error
         except RuntimeError as error:  # torch has no class of its own for memory that the CPU lacks
