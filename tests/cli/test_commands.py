@@ -487,7 +487,35 @@ BAD_DATA = {
     "bad decay": (lambda frame: frame, (*FIT, "--weight-decay", "much"), "weight-decay"),
     "bad rate": (lambda frame: frame, (*FIT, "--learning-rate", "fast"), "learning-rate must be a number"),
     "bad batch": (lambda frame: frame, (*FIT, "--batch-size", "2.5"), "batch-size must be a whole number"),
-    "no batch": (lambda frame: frame, (*FIT, "--batch-size", "0"), "batch_size must be"),
+    "no batch": (lambda frame: frame, (*FIT, "--batch-size", "0"), "--batch-size must be at least 1, got 0"),
+    "no budget": (lambda frame: frame, (*FIT, "--budget", "0"), "--budget must be above 0, got 0.0"),
+    "no decay": (lambda frame: frame, (*FIT, "--weight-decay", "-1"), "--weight-decay must be at least 0, got -1.0"),
+    "too precise": (
+        lambda frame: frame,
+        (*FIT, "--aim", "recall@precision>=1.5"),
+        "--aim: the least precision must be above 0 and below 1, got 1.5",
+    ),
+    "no constraint": (
+        lambda frame: frame,
+        (*FIT, "--aim", "f1", "--confidence", "0.9"),
+        "--confidence needs an aim with a constraint",
+    ),
+    "nothing held out": (
+        lambda frame: frame,
+        (*FIT, "--validation-fraction", "0", "--confidence", "0.9"),
+        "hold some back with --validation-fraction, or leave out --confidence",
+    ),
+    "another solver": (
+        lambda frame: frame,
+        (*FIT, "--solver", "lp", "--surrogate", "ramp"),
+        "--surrogate for --solver lp must be one of 'auto', 'hinge', got 'ramp'",
+    ),
+    "only an id": (
+        lambda frame: frame[["id", "fraud"]].assign(same=1),
+        FIT,
+        "all were left out: 'id' (all unique), 'same' (constant); add columns",
+    ),
+    "only the label": (lambda frame: frame[["fraud"]], FIT, "the data hold no others than those that options name"),
     "no label asked": (lambda frame: frame, ("--aim", "f1"), "label"),
 }
 
@@ -536,6 +564,8 @@ def test_scoring_states_what_is_missing_and_takes_unseen_categories(command, fil
     new.assign(kind="never seen").to_csv(tmp_path / "unseen.csv", index=False)
     assert command("score", files / "run", tmp_path / "unseen.csv", "--out", tmp_path / "scored.csv").code == 0
     assert command("score", files / "run", files / "new.csv", "--out", tmp_path / "scored.xls").code == 1
+    ended = command("score", files / "run", files / "new.csv", "--threshold", "nan", "--out", tmp_path / "nan.csv")
+    assert (ended.code, ended.err) == (1, "error: --threshold must be a finite number, got nan\n")
 
 
 def test_a_failed_fit_leaves_the_earlier_model(command, files, tmp_path, monkeypatch):

@@ -331,7 +331,7 @@ def export(
     run: RunFolder,
     out: Annotated[Path, typer.Option(help="The .onnx file.")] = Path("model.onnx"),
 ) -> None:
-    """Write preparation, network and threshold as one ONNX file.
+    """Write preparation, model and threshold as one ONNX file.
 
     \b
     aimfor export run/ --out model.onnx

@@ -326,7 +326,7 @@ def _check_confidence(classifier: Classifier, dataset: Dataset) -> None:
         if point.threshold is None:
             grouped = "" if groups is None else f" in {point.num_groups} groups, each counted as one row,"
             raise DataError(
-                f"confidence {classifier.confidence:g} needs more validation rows for the threshold than {len(own)}"
+                f"--confidence {classifier.confidence:g} needs more validation rows for the threshold than {len(own)}"
                 f"{grouped} with {own.sum()} positives of {name!r}: not even a perfect ranking of them could show {aim}"
                 ". Hold out more rows with --validation-fraction, or ask for a milder target or a lower confidence."
             )

@@ -13,6 +13,8 @@ from typing import Any
 
 import typer
 
+from aimfor.cli._words import in_words
+
 EXIT_CODES = (
     "Exit codes: 0 done, 1 error, 2 wrong usage, 3 promise not held (watch, --strict), 4 drift (watch, --strict), 130 "
     "interrupted."
@@ -31,7 +33,7 @@ def told_in_one_sentence() -> Iterator[None]:
     """Inside, what the user can mend is told in one sentence, warnings too, and ends the program with 1."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        say(f"warning: {message}", err=True)
+        say(f"warning: {in_words(str(message))}", err=True)
 
     with warnings.catch_warnings():
         warnings.showwarning = show
@@ -46,7 +48,7 @@ def told_in_one_sentence() -> Iterator[None]:
             say(f"error: {where}{error.strerror or error}", err=True)
             raise typer.Exit(1) from error
         except (ValueError, ImportError, OverflowError, MemoryError) as error:
-            say(f"error: {' '.join(str(error).split()) or 'not enough memory'}", err=True)
+            say(f"error: {in_words(' '.join(str(error).split())) or 'not enough memory'}", err=True)
             raise typer.Exit(1) from error
         except RuntimeError as error:  # torch has no class of its own for memory that the CPU lacks
             if "allocate memory" not in str(error):
@@ -85,7 +87,7 @@ def number_or_auto(name: str, text: str, kind: type[int] | type[float]) -> float
         return kind(text)
     except ValueError:
         what = "whole number" if kind is int else "number"
-        raise ValueError(f'{name} must be a {what} or "auto", got {text!r}') from None
+        raise ValueError(f'--{name} must be a {what} or "auto", got {text!r}') from None
 
 
 @contextmanager

@@ -162,6 +162,8 @@ def score_rows(
     scorer: FolderScorer, rows: RowSource, out: Path, *, ids: Sequence[str] = (), threshold: float | None = None
 ) -> Scored:
     """As `score`, with a model that was opened already; nothing is said about the place of the output."""
+    if threshold is not None and not np.isfinite(threshold):
+        raise ValueError(f"--threshold must be a finite number, got {threshold}")
     count = 0
     drift = Drift(scorer.model.preparation, scorer.data)
     columns = _column_texts(scorer, ids, threshold)

@@ -15,6 +15,7 @@ from aimfor.model_kinds import TableColumns
 from aimfor.tables._columns import Column, is_text, understand
 from aimfor.tables._features import MOST_CATEGORIES, ColumnFeatures, Numbers, features_from
 from aimfor.tables._missing import without_numbers
+from aimfor.tables._reading import one_line
 from aimfor.tables._stored_features import entries_of, read_features, rule
 from aimfor.tables._table import BatchSource, MemoryTable
 from aimfor.tables._tallies import AnyTally, DateTally, Tally, TextTally, merged
@@ -109,7 +110,7 @@ class Preparation(TransformerMixin, BaseEstimator):
             self.columns_.append(column)
             self.summary_.append(_summary(column, tally, part))
         if not parts:
-            raise DataError("no column is left to learn from: none differs between the training rows")
+            raise DataError(_nothing_left(self.columns_))
         self._take_(parts)
 
     def _take_(self, parts: Sequence[ColumnFeatures]) -> None:
@@ -233,6 +234,18 @@ def _tally(column: Column, meaning: Meaning | None) -> AnyTally:
     if column.kind == "date":
         return DateTally(meaning.form if meaning else None)
     return Tally(decimal=(meaning and meaning.decimal) or ".")
+
+
+def _nothing_left(columns: Sequence[Column]) -> str:
+    """Why nothing is left to learn from, and what to do."""
+    if not columns:
+        return "no column is left to learn from: the data hold no others than those that options name; add some"
+    named = [f"{one_line(column.name, 40)!r} ({column.reason})" for column in columns[:5]]
+    more = f" and {len(columns) - 5} more" if len(columns) > 5 else ""
+    return (
+        f"no column is left to learn from, as all were left out: {', '.join(named)}{more}; add columns that differ "
+        "between rows and repeat among them, or keep one of these with --numeric or --categorical"
+    )
 
 
 def _summary(column: Column, tally: AnyTally | None, part: ColumnFeatures | None) -> dict[str, Any]:
