@@ -290,10 +290,31 @@ def test_weights_count_in_evaluate_too(command, tmp_path):
     assert command("fit", tmp_path / "train.csv", *FIT, "--weight", "often", "--out", tmp_path / "run").code == 0
     counted = command("evaluate", tmp_path / "run", tmp_path / "train.csv", "--json").json["labels"][0]["operating"]
     assert sum(counted[name] for name in ("tp", "fp", "fn", "tn")) == pytest.approx(frame["often"].sum())
+    told = command("evaluate", tmp_path / "run", tmp_path / "train.csv", "--cost-fp", "1").out
+    assert f"Their weight is {frame['often'].sum():,.0f}, " in told
+    assert "  weight                 alarm    no alarm\n" in told
+    assert "Per 1,000 of weight: " in told
+    assert "rows: " not in told
+    ((share, count),) = json.loads((tmp_path / "run" / "model.json").read_text())["data"]["alerts"]
+    assert count == 120, "new rows count the same each, so these must"
+    assert share * count == pytest.approx(round(share * count))
     frame.drop(columns="often").to_csv(tmp_path / "without.csv", index=False)
     ended = command("evaluate", tmp_path / "run", tmp_path / "without.csv")
     assert ended.code == 0
     assert "no column 'often' of weights" in ended.err
+
+
+def test_each_of_three_classes_is_called_by_its_name(command, tmp_path):
+    frame = table(600).drop(columns="fraud")
+    frame["level"] = np.select([frame["x0"] > 1, frame["x0"] > -1], ["high", "mid"], "low")
+    frame.to_csv(tmp_path / "train.csv", index=False)
+    options = ("--label", "level", "--aim", "f1", "--model", "linear", "--steps", "20")
+    ended = command("fit", tmp_path / "train.csv", *options, "--out", tmp_path / "run")
+    assert ended.code == 0, ended.err
+    for name in ("high", "mid", "low"):
+        assert f" of them positive ({name})." in ended.out
+    assert "= " not in ended.out.replace(">= ", "")
+    assert "given" not in ended.out
 
 
 def test_weights_may_have_any_size(command, tmp_path):
@@ -317,6 +338,18 @@ def test_row_numbers_as_pandas_writes_them_are_left_alone(command, files, tmp_pa
     pd.read_csv(files / "train.csv").to_csv(tmp_path / "train.csv")
     assert command("fit", tmp_path / "train.csv", *FIT, "--out", tmp_path / "run").code == 0
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == (files / "run" / "model.safetensors").read_bytes()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a closed pipe is another error there")
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_closed_pipe_ends_it_quietly(files, stream):
+    job = ["report", str(files / "run")] if stream == "stdout" else ["report", str(files / "nowhere")]
+    read, write = os.pipe()
+    os.close(read)
+    out, err = (write if name == stream else subprocess.PIPE for name in ("stdout", "stderr"))
+    ended = subprocess.run([sys.executable, "-m", "aimfor", *job], stdout=out, stderr=err, timeout=60)
+    os.close(write)
+    assert (ended.returncode, ended.stdout or b"", ended.stderr or b"") == (141, b"", b"")
 
 
 # Interruptions
@@ -394,7 +427,12 @@ def test_resume_refuses_other_options_and_other_data(command, files, tmp_path, m
         assert command("fit", tmp_path / "train.csv", *FIT, "--out", tmp_path / "run").code != 0
     ended = command("fit", tmp_path / "train.csv", *FIT, "--seed", "5", "--out", tmp_path / "run", "--resume")
     assert ended.code == 1
-    assert "other options" in ended.err
+    assert "other options (--seed): repeat them" in ended.err
+    others = ("--aim", "f1", "--label", "fraud", "--hidden", "8", "--na", "-1", "--by", "kind", "--memory", "9")
+    ended = command("fit", "--resume", "--out", tmp_path / "run", *others)
+    assert ended.code == 1
+    assert ended.err.count("\n") == 1
+    assert "other options (--aim, --memory, --na, --by, --hidden): leave them out" in ended.err
     with (tmp_path / "train.csv").open("a") as file:
         file.write((files / "new.csv").read_text().splitlines()[1] + "\n")
     ended = command("fit", "--resume", "--out", tmp_path / "run")
@@ -414,7 +452,7 @@ def test_resume_refuses_other_options_and_other_data(command, files, tmp_path, m
         assert ended.code == 1
         assert "does not hold a job" in ended.err
     job.write_text(before)
-    assert command("fit", "--resume", "--out", tmp_path / "run").code == 0
+    assert command("fit", "--resume", "--out", tmp_path / "run", "--label", "fraud", "--seed", "0").code == 0
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == (files / "run" / "model.safetensors").read_bytes()
     ended = command("fit", "--resume", "--out", tmp_path / "nowhere")
     assert ended.code == 1
@@ -449,7 +487,35 @@ BAD_DATA = {
     "bad decay": (lambda frame: frame, (*FIT, "--weight-decay", "much"), "weight-decay"),
     "bad rate": (lambda frame: frame, (*FIT, "--learning-rate", "fast"), "learning-rate must be a number"),
     "bad batch": (lambda frame: frame, (*FIT, "--batch-size", "2.5"), "batch-size must be a whole number"),
-    "no batch": (lambda frame: frame, (*FIT, "--batch-size", "0"), "batch_size must be"),
+    "no batch": (lambda frame: frame, (*FIT, "--batch-size", "0"), "--batch-size must be at least 1, got 0"),
+    "no budget": (lambda frame: frame, (*FIT, "--budget", "0"), "--budget must be above 0, got 0.0"),
+    "no decay": (lambda frame: frame, (*FIT, "--weight-decay", "-1"), "--weight-decay must be at least 0, got -1.0"),
+    "too precise": (
+        lambda frame: frame,
+        (*FIT, "--aim", "recall@precision>=1.5"),
+        "--aim: the least precision must be above 0 and below 1, got 1.5",
+    ),
+    "no constraint": (
+        lambda frame: frame,
+        (*FIT, "--aim", "f1", "--confidence", "0.9"),
+        "--confidence needs an aim with a constraint",
+    ),
+    "nothing held out": (
+        lambda frame: frame,
+        (*FIT, "--validation-fraction", "0", "--confidence", "0.9"),
+        "hold some back with --validation-fraction, or leave out --confidence",
+    ),
+    "another solver": (
+        lambda frame: frame,
+        (*FIT, "--solver", "lp", "--surrogate", "ramp"),
+        "--surrogate for --solver lp must be one of 'auto', 'hinge', got 'ramp'",
+    ),
+    "only an id": (
+        lambda frame: frame[["id", "fraud"]].assign(same=1),
+        FIT,
+        "all were left out: 'id' (all unique), 'same' (constant); add columns",
+    ),
+    "only the label": (lambda frame: frame[["fraud"]], FIT, "the data hold no others than those that options name"),
     "no label asked": (lambda frame: frame, ("--aim", "f1"), "label"),
 }
 
@@ -498,6 +564,8 @@ def test_scoring_states_what_is_missing_and_takes_unseen_categories(command, fil
     new.assign(kind="never seen").to_csv(tmp_path / "unseen.csv", index=False)
     assert command("score", files / "run", tmp_path / "unseen.csv", "--out", tmp_path / "scored.csv").code == 0
     assert command("score", files / "run", files / "new.csv", "--out", tmp_path / "scored.xls").code == 1
+    ended = command("score", files / "run", files / "new.csv", "--threshold", "nan", "--out", tmp_path / "nan.csv")
+    assert (ended.code, ended.err) == (1, "error: --threshold must be a finite number, got nan\n")
 
 
 def test_a_failed_fit_leaves_the_earlier_model(command, files, tmp_path, monkeypatch):

@@ -107,6 +107,21 @@ def test_compare_has_log_loss_forests_whatever_competes(command, rows, monkeypat
     assert "pip install 'aimfor[boosting]'" in said.err
 
 
+def test_trees_without_a_lightgbm_that_works_are_refused_in_one_sentence(rows, monkeypatch, tmp_path, capsys):
+    (tmp_path / "lightgbm.py").write_text("raise OSError('libgomp.so.1: cannot open shared object file')")
+    monkeypatch.delitem(sys.modules, "lightgbm", raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    job = ("fit", str(rows), *FIT, "--model", "trees", "--out", str(tmp_path / "run"))
+    monkeypatch.setattr(sys, "argv", ["aimfor", *job])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    said = capsys.readouterr().err
+    assert ended.value.code == 1
+    assert said.startswith("error: boosted trees need LightGBM, which is installed but cannot be imported: libgomp")
+    assert said.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_budget_ends_with_the_best_so_far(command, rows, tmp_path):
     started = time.monotonic()
     said = command("fit", rows, *FIT, "--steps", "1000000", "--budget", "0.5", "--out", tmp_path / "run", "--json")

@@ -21,6 +21,7 @@ from storage_server import free_port
 FIT = ("--label", "fraud", "--positive", "yes", "--aim", "recall@precision>=0.5", "--steps", "40")
 LONG = (*FIT[:-1], "300", "--model", "mlp")
 SENTENCE = "start again with --resume to go on"
+AGAIN = "nothing was saved yet, so run the command again"
 ENDED = f"stops, as another rank ended: {SENTENCE}"
 
 
@@ -174,6 +175,39 @@ def test_a_rank_that_dies_ends_the_others_with_one_sentence_and_another_number_g
     assert not (out / ".work").exists()
 
 
+def test_a_rank_that_dies_before_anything_is_saved_does_not_send_the_others_to_a_checkpoint(rows, tmp_path):
+    processes = start(2, rows, *LONG, "--out", tmp_path / "run")
+    wait_until(lambda: (tmp_path / "run" / ".work").exists() or processes[0].poll() is not None)
+    processes[1].send_signal(signal.SIGKILL)
+    (code, _, err), _ = ended(processes)
+    assert code == 1
+    assert err.endswith(f"rank 0 of 2 stops, as another rank ended: {AGAIN}\n")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_saved", "told"),
+    [
+        ({"RANK": "1"}, True, SENTENCE),
+        ({"RANK": "1"}, False, AGAIN),
+        ({"RANK": "0", "LOCAL_WORLD_SIZE": "1"}, False, AGAIN),
+        ({"RANK": "1", "LOCAL_WORLD_SIZE": "1"}, False, "with --resume if the first rank saved a checkpoint"),
+    ],
+    ids=["saved", "not saved", "not saved by the first rank", "on another machine"],
+)
+def test_what_to_do_depends_on_what_was_saved(monkeypatch, environment, is_saved, told):
+    from aimfor.cli import _ranks
+
+    def lost(*_, **__):
+        raise RuntimeError("gloo: connection closed by peer")
+
+    monkeypatch.setattr(_ranks.distributed, "init_process_group", lost)
+    for name, value in {"WORLD_SIZE": "2", **environment}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(_ranks.LostRankError, match=told), _ranks.torchrun_ranks(lambda: is_saved):
+        raise AssertionError("the ranks have not met")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_any_rank_is_killed_at_ten_random_moments_and_another_number_of_ranks_goes_on(rows, tmp_path):
@@ -192,7 +226,7 @@ def test_any_rank_is_killed_at_ten_random_moments_and_another_number_of_ranks_go
         for number, (code, _, err) in enumerate(found):
             if number != rank:
                 assert code == 1, err
-                assert SENTENCE in err
+                assert SENTENCE in err or AGAIN in err
         resume = ("--resume",) if (out / ".work" / "job.json").exists() else ()
         if not resume and out.exists():
             shutil.rmtree(out)

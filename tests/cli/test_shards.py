@@ -10,6 +10,7 @@ import pytest
 
 from aimfor.cli._score import RowSource, score
 from aimfor.cli._shards import Shard, score_shard, shard_of
+from aimfor.tables import ReadOptions
 from program_rows import rows_of, write
 
 FILES = 16
@@ -83,6 +84,15 @@ def test_an_output_of_other_rows_or_another_threshold_is_made_again(place, tmp_p
     assert score_shard(place / "run", RowSource([source]), out, Shard(1, 1)).there == 0
     assert score_shard(place / "run", RowSource([source]), out, Shard(1, 1), threshold=0.0).there == 0
     assert score_shard(place / "run", RowSource([source]), out, Shard(1, 1), threshold=0.0).there == 1
+
+
+@pytest.mark.parametrize("options", [ReadOptions(missing=("Bonn",)), ReadOptions(","), ReadOptions(encoding="utf-8")])
+def test_an_output_of_rows_that_were_read_otherwise_is_made_again(place, tmp_path, options):
+    source, out = write(rows_of(40), tmp_path / "rows.csv"), tmp_path / "out"
+    read_so = RowSource([source], options=options)
+    score_shard(place / "run", RowSource([source]), out, Shard(1, 1))
+    assert score_shard(place / "run", read_so, out, Shard(1, 1)).there == 0
+    assert score_shard(place / "run", read_so, out, Shard(1, 1)).there == 1
 
 
 @pytest.mark.parametrize("text", ["0/4", "5/4", "3", "a/b", "1/0", "-1/4", "1/4/4"])

@@ -172,7 +172,7 @@ def test_the_page_needs_nothing_else(command, here):
         (("--late",), "--late goes on with an earlier watch: name its file with --state"),
         (("--out", "page.pdf"), "--out page.pdf: the name must end in .html"),
         (("--time", "dya"), "did you mean 'day'"),
-        (("--level", "2"), "level must be"),
+        (("--level", "2"), "--level must be above 0 and below 1, got 2.0"),
         (("--state", "other.json"), "other.json does not hold a watch: name another file with --state"),
         (("--state", "broken.json"), "broken.json"),
     ],

@@ -1,6 +1,7 @@
 """Boosted trees and the default as kinds of models: trained, averaged, stored, exported, stopped and resumed."""
 
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -187,6 +188,18 @@ def test_without_the_extra_auto_says_what_it_would_add(monkeypatch):
     with pytest.warns(aimfor.MissingTreesWarning, match=r"pip install 'aimfor\[boosting\]'"):
         model = aimfor.Classifier("aucpr", **QUICK).fit(X, y)
     assert {entry["kind"] for entry in model.history_} == {"linear", "mlp"}
+
+
+def test_a_lightgbm_that_cannot_be_imported_counts_as_missing_with_its_reason(monkeypatch, tmp_path):
+    (tmp_path / "lightgbm.py").write_text("raise OSError('libgomp.so.1: cannot open shared object file')")
+    monkeypatch.delitem(sys.modules, "lightgbm", raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    reason = "installed but cannot be imported: libgomp.so.1: cannot open shared object file"
+    with pytest.warns(aimfor.MissingTreesWarning, match=f"{reason}; the other kinds"):
+        model = aimfor.Classifier("aucpr", **QUICK).fit(X, y)
+    assert {entry["kind"] for entry in model.history_} == {"linear", "mlp"}
+    with pytest.raises(ImportError, match=reason):
+        aimfor.Classifier("aucpr", model="trees", **QUICK).fit(X, y)
 
 
 @pytest.mark.parametrize("model", ["auto", "trees", "linear", "mlp"])

@@ -385,9 +385,13 @@ def test_the_page_is_one_file_that_forbids_the_network(facts, several):
 @pytest.mark.parametrize(
     ("verdicts", "sentence", "mood"),
     [
-        (["met", "met"], "Of 2 labels the aim is met for 2.", "met"),
-        (["met", "missed", "no threshold"], "Of 3 labels the aim is met for 1, not met for 1, without", "missed"),
-        (["met", "within chance"], "Of 2 labels the aim is met for 1, not met, though within chance, for 1.", "unsure"),
+        (["met", "met"], "Of 2 labels, 2 meet the aim.", "met"),
+        (
+            ["met", "missed", "no threshold"],
+            "Of 3 labels, 1 meets the aim, 1 misses the aim and 1 has no threshold.",
+            "missed",
+        ),
+        (["met", "within chance"], "Of 2 labels, 1 meets the aim and 1 misses the aim within chance.", "unsure"),
         (["no constraint"] * 2, "No constraint was asked for", "plain"),
     ],
 )

@@ -10,6 +10,7 @@ import pytest
 import aimfor
 from aimfor import cli
 from aimfor.report import measure_label
+from aimfor.report._page import render
 from browser import chromium, resize
 
 NASTY = "<img src=x onerror=alert(1)>"
@@ -105,6 +106,25 @@ def test_candidates_open_at_the_winner_and_segments_stay_text(browser):
     assert "chosen" in first.get_attribute("class")
     cells = [node.text for node in regions["Segments"].find_elements("css selector", "tbody td:first-child")]
     assert NASTY in cells
+
+
+def test_sums_of_weights_are_called_so_and_a_class_by_its_name(folder, tmp_path):
+    random = np.random.default_rng(0)
+    labels, scores, weights = random.random(200) < 0.4, random.normal(size=200), random.choice([0.5, 3.0], 200)
+    point = aimfor.operating_point(labels, scores, "f1", sample_weight=weights)
+    rows = {"labels": labels, "scores": scores, "weights": weights, "validation": (labels, scores, weights)}
+    measured = measure_label("high", **rows, point=point, aim=aimfor.aim("f1"), positive="high")
+    facts = json.loads((folder / "metrics.json").read_text())
+    page = render({**facts, "labels": [measured], "history": []})
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    with chromium(tmp_path / "profile") as driver:
+        resize(driver, 1200)
+        driver.get((tmp_path / "page.html").as_uri())
+        assert texts(driver, ".matrix th")[:5] == ["Weight", "Alarm", "No alarm", "high", "All others"]
+        titles = texts(driver, "#label .tiles dt")
+        assert {"False alarms per 1,000 of weight", "Missed cases per 1,000 of weight"} <= set(titles)
+        assert any("weight" in text and "in alarms is real" in text for text in texts(driver, "#label .tiles dd"))
+        assert "Cost per 1,000 of weight" in texts(driver, ".prices span")
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,20 @@ def test_more_processes_than_groups_of_rows_are_refused(files):
         in_ranks(lambda ranks: shared(open_table([files / "csv"]), ranks), 8)
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("rows.parquet", "1 row group: start fewer, or write the Parquet files with a smaller row_group_size"),
+        ("rows.arrow", "1 record batch: start fewer, or write the files with smaller record batches"),
+        ("rows.csv", "1 file: start fewer, or write the rows to more files"),
+    ],
+)
+def test_one_group_of_rows_is_refused_with_what_helps(tmp_path, name, told):
+    write(rows_of(50), tmp_path / name)
+    with pytest.raises(ValueError, match=f"2 processes cannot share {told}"):
+        in_ranks(lambda ranks: shared(open_table([tmp_path / name]), ranks), 2)
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_rows_find_their_place(size):
     lengths = np.array([3, 0, 5, 2, 4, 1, 0, 6, 2])

@@ -88,7 +88,7 @@ class ThinnedRowsWarning(UserWarning):
 
 
 class MissingTreesWarning(UserWarning):
-    """Boosted trees would compete too, but the extra that trains them is not installed.
+    """Boosted trees would compete too, but the extra that trains them is not installed, or cannot be imported.
 
     Example:
         >>> import warnings

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from aimfor._base.checks import all_entries, rule, whole_number
+from aimfor._base.extras import import_lightgbm
 from aimfor.boosting._forest import Forest
 from aimfor.boosting._lightgbm import from_lightgbm
 
@@ -188,7 +189,7 @@ class _Data:
     """Rows binned once for all forests."""
 
     def __init__(self, training: Sample, validation: Sample | None, categories: list[int]):
-        library = _import_lightgbm()
+        library = import_lightgbm()
         self.validation_rows = None
         self.threads = torch.get_num_threads()
         # Columns that cannot be split with 50 rows in a leaf may be split with 5.
@@ -206,7 +207,7 @@ class _Data:
         """One that has no trees yet."""
         own = {name: value for name, value in settings.items() if name != "rounds"}
         threads = {"num_threads": self.threads, "verbose": -1, "feature_pre_filter": False}
-        booster = _import_lightgbm().Booster({**own, **threads, "metric": "binary_logloss"}, self.training_rows)
+        booster = import_lightgbm().Booster({**own, **threads, "metric": "binary_logloss"}, self.training_rows)
         if self.validation_rows is not None:
             booster.add_valid(self.validation_rows, "validation")
         return booster
@@ -276,12 +277,3 @@ def _check_category(features: Any, column: int) -> None:
     known = numbers[~np.isnan(numbers)]
     valid = (known >= 0) & (known <= LARGEST_CATEGORY) & (known == np.floor(known))
     rule(bool(valid.all()), f"column {column}", "must hold whole numbers of at least 0, or NaN", known[~valid][:1])
-
-
-def _import_lightgbm() -> Any:
-    try:
-        import lightgbm
-    except ModuleNotFoundError as error:
-        message = "boosted trees need their extra: pip install 'aimfor[boosting]'"
-        raise ModuleNotFoundError(message, name=error.name) from error
-    return lightgbm

@@ -19,6 +19,7 @@ from aimfor.cli._output import (
     INTERRUPTED,
     MISSED,
     cost_of,
+    echo,
     print_comparison,
     print_json,
     progress_of,
@@ -45,7 +46,7 @@ app = typer.Typer(
 
 def _show_version(asked: bool) -> None:
     if asked:
-        typer.echo(f"aimfor {version('aimfor')}")
+        echo(f"aimfor {version('aimfor')}")
         raise typer.Exit
 
 
@@ -62,6 +63,7 @@ def aimfor(
 @with_job
 def fit(
     job: Any,
+    asked: list[str],
     out: Annotated[
         Path,
         typer.Option(
@@ -84,23 +86,24 @@ def fit(
     Rows are split three ways: most train, some choose model and threshold, some only measure. Log-loss is always among
     the candidates, and kept unless another is better by more than chance. Ctrl-C stops with the best model so far.
     """
-    if job is None and resume:
-        from aimfor.cli._job import Job
+    job = dataclasses.replace(job, by=by)
+    if resume and not job.paths:
         from aimfor.cli._work_folder import WORK
 
-        job = Job.read(out / WORK)
-    elif job is not None and by is not None:
-        job = dataclasses.replace(job, by=by)
-    fit_and_tell(_given(job), out, resume, as_json)
+        job = job.resumed(out / WORK, asked)
+    _check_data(job)
+    fit_and_tell(job, out, resume, as_json)
 
 
 def fit_and_tell(job: Any, out: Path, resume: bool = False, as_json: bool = False) -> None:
     """Fit, and print what came of it."""
     from aimfor.cli._fit import fit as fit_job
     from aimfor.cli._ranks import restarted, torchrun_ranks
+    from aimfor.cli._work_folder import has_checkpoint
     from aimfor.report import condition_of
 
-    with torchrun_ranks() as ranks, progress_of(job.aim, quiet=ranks.number > 0) as shown:
+    ranks_of_run = torchrun_ranks(lambda: has_checkpoint(out))
+    with ranks_of_run as ranks, progress_of(job.aim, quiet=ranks.number > 0) as shown:
         resume = resume or restarted()
         facts = fit_job(job, out, command=_command(), resume=resume, shown=shown, ranks=ranks)
     if not facts:
@@ -121,7 +124,8 @@ def fit_and_tell(job: Any, out: Path, resume: bool = False, as_json: bool = Fals
     if facts["budget_over"]:
         say("the budget was over before training was done: this is the best so far", err=True)
     if facts["stopped"]:
-        say(f"stopped by hand with the best so far; aimfor fit --resume --out {out} goes on", err=True)
+        more = f"; aimfor fit --resume --out {out} goes on" if has_checkpoint(out) else ""
+        say(f"stopped by hand with the best so far{more}", err=True)
     if not as_json:
         say(f"{page}: the page to look at")
     if facts["stopped"]:
@@ -285,6 +289,7 @@ def watch(
 @with_job
 def compare(
     job: Any,
+    _: list[str],
     splits: Annotated[int, typer.Option(min=1, help="How many times the rows are split anew.")] = 3,
     as_json: Json = False,
 ) -> None:
@@ -295,7 +300,7 @@ def compare(
     """
     from aimfor.cli._compare import compare as compare_methods
 
-    job = _given(job)
+    _check_data(job)
     with tempfile.TemporaryDirectory(prefix="aimfor-") as folder, progress_of(job.aim) as shown:
         found = compare_methods(job, Path(folder), splits=splits, shown=shown)
     if as_json:
@@ -318,7 +323,7 @@ def report(run: RunFolder) -> None:
     from aimfor.report import write_page
 
     with told_in_one_sentence():
-        typer.echo(f"{write_page(run)}: the page to look at")
+        echo(f"{write_page(run)}: the page to look at")
 
 
 @app.command(no_args_is_help=True)
@@ -326,7 +331,7 @@ def export(
     run: RunFolder,
     out: Annotated[Path, typer.Option(help="The .onnx file.")] = Path("model.onnx"),
 ) -> None:
-    """Write preparation, network and threshold as one ONNX file.
+    """Write preparation, model and threshold as one ONNX file.
 
     \b
     aimfor export run/ --out model.onnx
@@ -338,7 +343,7 @@ def export(
             raise ValueError(f"--out {out}: the name must end in .onnx")
         model = load_model(run)
         export_onnx(model.classifier, model.preparation, out)
-        typer.echo(f"{out}: written")
+        echo(f"{out}: written")
 
 
 @app.command()
@@ -359,16 +364,15 @@ def demo(
 
         known, unseen = write_tables(out, seed)
         model = out / "run"
-        typer.echo(f"\naimfor fit {known} --label is_8 --aim '{AIM}' --model mlp --out {model}")
+        echo(f"\naimfor fit {known} --label is_8 --aim '{AIM}' --model mlp --out {model}")
         fit_and_tell(Job((str(known),), ("is_8",), AIM, seed=seed, options={"model": "mlp"}), model)
-        typer.echo(f"\naimfor evaluate {model} {unseen}")
+        echo(f"\naimfor evaluate {model} {unseen}")
         evaluate(model, [str(unseen)])
 
 
-def _given(job: Any) -> Any:
-    if job is None:
+def _check_data(job: Any) -> None:
+    if not job.paths:
         raise ValueError("no data: name at least one file or folder")
-    return job
 
 
 def _command() -> str:

@@ -200,7 +200,7 @@ def _data_facts(job: Job, fitted: Fitted, labels: list[dict[str, Any]]) -> dict[
         "fingerprint": dataset.fingerprint,
         "missing": list(job.missing),
         "profile": profile_of(dataset.summary["columns"]),
-        "alerts": [alert_share(one["operating"]) for one in labels],
+        "alerts": _alerts(fitted, labels),
         "scores": reference_scores(fitted),
         "row_hashes": list(rows.hashes) if rows else [],
         "row_hash_limit": rows and rows.limit,
@@ -208,12 +208,22 @@ def _data_facts(job: Job, fitted: Fitted, labels: list[dict[str, Any]]) -> dict[
     }
 
 
+def _alerts(fitted: Fitted, labels: list[dict[str, Any]]) -> list[list[float] | None]:
+    """The share of rows with an alert for each label, and of how many: new rows will count the same each, too."""
+    part, _ = fitted.measuring
+    if part.weights is None:
+        return [alert_share(one["operating"]) for one in labels]
+    count, scores = len(part.labels), fitted.scores(part)
+    limits = [point.threshold for point in fitted.points]
+    return [None if one is None else [float((scores[:, n] >= one).mean()), count] for n, one in enumerate(limits)]
+
+
 def train(classifier: Classifier, dataset: Dataset, observer: Observer, memory: int) -> Fitted:
     """Fit the classifier on the rows of a data set; of rows on disk trees hold as many as fit into the memory."""
     held_out = tuple(dataset.validation) if len(dataset.validation.labels) else None
     columns = None if dataset.preparation is None else dataset.preparation.table_columns
     X, labels, weights, groups = dataset.train
-    extras = Extras(columns, memory, groups, dataset.share)
+    extras = Extras(columns, memory, groups, dataset.share, "the validation rows")
     fit = fit_classifier(classifier, X, labels, weights, held_out, observer, extras)
     if len(dataset.label_names) == 1 or dataset.multiclass:
         # Rows came as numbers, a byte each; their names are these.
@@ -316,7 +326,7 @@ def _check_confidence(classifier: Classifier, dataset: Dataset) -> None:
         if point.threshold is None:
             grouped = "" if groups is None else f" in {point.num_groups} groups, each counted as one row,"
             raise DataError(
-                f"confidence {classifier.confidence:g} needs more validation rows for the threshold than {len(own)}"
+                f"--confidence {classifier.confidence:g} needs more validation rows for the threshold than {len(own)}"
                 f"{grouped} with {own.sum()} positives of {name!r}: not even a perfect ranking of them could show {aim}"
                 ". Hold out more rows with --validation-fraction, or ask for a milder target or a lower confidence."
             )

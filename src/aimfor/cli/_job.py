@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,10 @@ from aimfor.cli._source import open_source
 from aimfor.cli._work_folder import JOB
 from aimfor.estimator import Classifier, check_parameters
 from aimfor.tables import Dataset, Matrix, ReadOptions, Table, check_name, prepare, shared, without_password
+
+# Of fields of a job, where the command calls them otherwise.
+OPTION_NAMES = {"paths": "DATA", "labels": "--label", "separator": "--sep", "missing": "--na"}
+OPTION_NAMES |= {"hidden_layer_sizes": "--hidden"}
 
 
 @dataclass(frozen=True)
@@ -131,8 +136,9 @@ class Job:
         if path.exists():
             before = read_json(path)
             if before.get("job") != facts["job"]:
+                named = ", ".join(_differences(before.get("job"), facts["job"]))
                 raise ModelFileError(
-                    f"the run in {folder.parent} had other options: repeat them, or leave out --resume"
+                    f"the run in {folder.parent} had other options ({named}): repeat them, or leave out --resume"
                 )
             if before.get("fingerprint") != fingerprint:
                 raise DataError(f"the data changed since the run in {folder.parent} began: fit again without --resume")
@@ -154,6 +160,32 @@ class Job:
             name: tuple(entry) if isinstance(entry, list) else entry for name, entry in entries.items()
         }
         return cls(**given)
+
+    def resumed(self, folder: Path, asked: Sequence[str]) -> Job:
+        """The job written down in a folder, where this one, without data, asks for nothing else.
+
+        Args:
+            folder: of the run.
+            asked: the options that were given, such as "--aim"; others are not compared.
+        """
+        before = self.read(folder)
+        facts = (json.loads(json.dumps(dataclasses.asdict(one))) for one in (before, self))
+        other = [name for name in _differences(*facts) if name in asked]
+        if other:
+            raise ModelFileError(
+                f"the run in {folder.parent} had other options ({', '.join(other)}): leave them out to go on with its "
+                "own, or name the data and leave out --resume"
+            )
+        return before
+
+
+def _differences(before: Any, after: dict[str, Any]) -> list[str]:
+    """The options in which two jobs differ, each as plain data."""
+    known: dict[str, Any] = before if isinstance(before, dict) else {}
+    inner = known.get("options")
+    one, other = (entry | (own or {}) for entry, own in ((known, inner), (after, after["options"])))
+    names = [name for name in {**other, **one} if name != "options" and one.get(name) != other.get(name)]
+    return [OPTION_NAMES.get(name, f"--{name.replace('_', '-')}") for name in names]
 
 
 def _is_job(entries: dict[str, Any]) -> bool:

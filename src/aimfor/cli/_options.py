@@ -114,12 +114,10 @@ def job_options(
     encoding: Encoding = None,
     missing: Missing = None,
 ) -> Any:
-    """The `Job` that the options of `fit` and `compare` ask for; None without data."""
+    """The `Job` that the options of `fit` and `compare` ask for."""
     from aimfor.cli._job import Job
     from aimfor.tables import is_database, is_remote
 
-    if not data:
-        return None
     for name, value, most in (("restarts", restarts, 1000), *(("hidden", width, 100_000) for width in hidden or ())):
         if value > most:
             raise ValueError(f"--{name} must be at most {most:,}, got {value:,}")
@@ -142,7 +140,9 @@ def job_options(
     if hidden:
         options["hidden_layer_sizes"] = tuple(hidden)
     return Job(
-        paths=tuple(path if is_database(path) or is_remote(path) else str(Path(path).absolute()) for path in data),
+        paths=tuple(
+            path if is_database(path) or is_remote(path) else str(Path(path).absolute()) for path in data or ()
+        ),
         labels=tuple(label or ()),
         aim=aim,
         positive=positive,
@@ -165,17 +165,26 @@ def job_options(
 
 
 def with_job(command: Callable[..., None]) -> Callable[..., None]:
-    """Put the options of a job before those of a command whose first argument is the job."""
+    """Put the options of a job before those of a command whose first arguments are the job and the names asked for.
+
+    These are the options that the user wrote, such as "--aim".
+    """
     shared = inspect.signature(job_options, eval_str=True)
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[2:]
 
     @functools.wraps(command)
-    def run(**given: Any) -> None:
+    def run(context: typer.Context, **given: Any) -> None:
         with told_in_one_sentence():
             job = job_options(**{name: given.pop(name) for name in shared.parameters})
-            command(job, **given)
+            command(job, _asked(context), **given)
 
-    parameters = [*shared.parameters.values(), *own]
+    first = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    parameters = [first, *shared.parameters.values(), *own]
     run.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run
+
+
+def _asked(context: typer.Context) -> list[str]:
+    sources = {one: context.get_parameter_source(one.name or "") for one in context.command.params}
+    return [one.opts[0] for one, source in sources.items() if source is not None and source.name == "COMMANDLINE"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
 from collections import Counter
@@ -12,11 +13,14 @@ from typing import Any
 
 import typer
 
+from aimfor.cli._words import in_words
+
 EXIT_CODES = (
     "Exit codes: 0 done, 1 error, 2 wrong usage, 3 promise not held (watch, --strict), 4 drift (watch, --strict), 130 "
     "interrupted."
 )
 MISSED, DRIFTED, INTERRUPTED = 3, 4, 130
+UNREAD = 141  # as of a program that ends by the signal of a closed pipe
 MOST_TOLD = 20  # labels, in text; all are in --json
 MOST_STRONGEST = 5  # columns, in text
 
@@ -29,7 +33,7 @@ def told_in_one_sentence() -> Iterator[None]:
     """Inside, what the user can mend is told in one sentence, warnings too, and ends the program with 1."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        say(f"warning: {message}", err=True)
+        say(f"warning: {in_words(str(message))}", err=True)
 
     with warnings.catch_warnings():
         warnings.showwarning = show
@@ -43,8 +47,8 @@ def told_in_one_sentence() -> Iterator[None]:
             where = f"{error.filename}: " if error.filename else ""
             say(f"error: {where}{error.strerror or error}", err=True)
             raise typer.Exit(1) from error
-        except (ValueError, ModuleNotFoundError, OverflowError, MemoryError) as error:
-            say(f"error: {' '.join(str(error).split()) or 'not enough memory'}", err=True)
+        except (ValueError, ImportError, OverflowError, MemoryError) as error:
+            say(f"error: {in_words(' '.join(str(error).split())) or 'not enough memory'}", err=True)
             raise typer.Exit(1) from error
         except RuntimeError as error:  # torch has no class of its own for memory that the CPU lacks
             if "allocate memory" not in str(error):
@@ -53,9 +57,19 @@ def told_in_one_sentence() -> Iterator[None]:
             raise typer.Exit(1) from error
 
 
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print as it is; where nobody reads it any more, as with `aimfor ... | head -1`, end the program quietly."""
+    try:
+        typer.echo(text, err=err, nl=nl)
+    except BrokenPipeError as error:
+        # What Python still holds goes nowhere, or it would complain when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), (sys.stderr if err else sys.stdout).fileno())
+        raise typer.Exit(UNREAD) from error
+
+
 def say(text: str, *, err: bool = False) -> None:
     """Print, without control characters: names from data could move the cursor or change what was printed."""
-    typer.echo("".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text), err=err)
+    echo("".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text), err=err)
 
 
 def warn_of(remarks: list[dict[str, Any]]) -> None:
@@ -73,7 +87,7 @@ def number_or_auto(name: str, text: str, kind: type[int] | type[float]) -> float
         return kind(text)
     except ValueError:
         what = "whole number" if kind is int else "number"
-        raise ValueError(f'{name} must be a {what} or "auto", got {text!r}') from None
+        raise ValueError(f'--{name} must be a {what} or "auto", got {text!r}') from None
 
 
 @contextmanager
@@ -90,7 +104,7 @@ def progress_of(name: str, *, quiet: bool = False) -> Iterator[Any]:
 
 
 def print_json(facts: dict[str, Any]) -> None:
-    typer.echo(json.dumps(facts, indent=1, allow_nan=False))
+    echo(json.dumps(facts, indent=1, allow_nan=False))
 
 
 def short(facts: dict[str, Any]) -> dict[str, Any]:
@@ -126,7 +140,7 @@ def tell(labels: list[dict[str, Any]], costs: tuple[float, float] | None = None)
         metric = measured["metric"]
         say((f"{measured['name']}: " if len(labels) > 1 else "") + measured["sentence"])
         counted = f"{measured['rows']:,}, {measured['positives']:,} of them positive"
-        say(f"Measured on {measured['on']}: {counted} ({measured['name']} = {measured['positive']}).")
+        say(f"Measured on {measured['on']}: {counted} ({_positive(measured)}).{_weight_of(measured)}")
         if measured.get("claim"):
             say(measured["claim"])
         _tell_counts(measured, costs)
@@ -162,24 +176,52 @@ def tell_watched(labels: list[dict[str, Any]]) -> None:
 
 
 def cost_of(operating: dict[str, Any], costs: tuple[float, float]) -> float | None:
-    """The cost of the errors for every 1,000 rows."""
+    """The cost of the errors for every 1,000 rows, or for a weight of 1,000."""
     if operating["tp"] is None:
         return None
     total = sum(operating[name] for name in ("tp", "fp", "fn", "tn"))
     return 1000 * (costs[0] * operating["fp"] + costs[1] * operating["fn"]) / total if total else None
 
 
+def _positive(measured: dict[str, Any]) -> str:
+    """What counts as positive; of several classes, each is a label with the name of its class."""
+    name, positive = measured["name"], measured["positive"]
+    return positive if name == positive else f"{name} = {positive}"
+
+
+def _is_weighted(measured: dict[str, Any]) -> bool:
+    """Whether the counts are sums of weights."""
+    positives, negatives = measured["positives"], measured["rows"] - measured["positives"]
+    counts = [measured["operating"][name] for name in ("tp", "fp", "fn", "tn")]
+    fractions = any(isinstance(count, float) for count in counts)
+    return fractions or (measured["num_positives"], measured["num_negatives"]) != (positives, negatives)
+
+
+def _weight_of(measured: dict[str, Any]) -> str:
+    if not _is_weighted(measured):
+        return ""
+    positives, negatives = measured["num_positives"], measured["num_negatives"]
+    return f" Their weight is {_amount(positives + negatives)}, {_amount(positives)} of it positive."
+
+
+def _amount(count: float) -> str:
+    return f"{count:,}" if isinstance(count, int) else f"{count:,.6g}"
+
+
 def _tell_counts(measured: dict[str, Any], costs: tuple[float, float] | None) -> None:
     counts = measured["operating"]
     if counts["tp"] is None:
         return
-    total = sum(counts[name] for name in ("tp", "fp", "fn", "tn")) or 1
-    say(f"  {'':16}{'alarm':>12}{'no alarm':>12}")
+    counts = {**counts, "alarms": counts["tp"] + counts["fp"]}
+    total, weighted = sum(counts[name] for name in ("tp", "fp", "fn", "tn")) or 1, _is_weighted(measured)
+    say(f"  {'weight' if weighted else '':16}{'alarm':>12}{'no alarm':>12}")
     for name, (alarm, none) in (("positive", ("tp", "fn")), ("negative", ("fp", "tn"))):
-        say(f"  {name:16}{counts[alarm]:>12,}{counts[none]:>12,}")
-    alarms, per = counts["tp"] + counts["fp"], 1000 / total
-    line = f"Per 1,000 rows: {alarms * per:.1f} alarms, {counts['fp'] * per:.1f} of them false; "
-    line += f"{counts['fn'] * per:.1f} positives missed"
+        say(f"  {name:16}{_amount(counts[alarm]):>12}{_amount(counts[none]):>12}")
+    alarms, false, missed = (f"{1000 / total * counts[name]:.1f}" for name in ("alarms", "fp", "fn"))
+    if weighted:
+        line = f"Per 1,000 of weight: {alarms} in alarms, {false} of it in false ones; {missed} in missed positives"
+    else:
+        line = f"Per 1,000 rows: {alarms} alarms, {false} of them false; {missed} positives missed"
     if costs is not None:
         line += f"; cost {cost_of(counts, costs):.6g}"
     say(line + ".")
@@ -225,6 +267,8 @@ def print_comparison(found: list[dict[str, Any]]) -> None:
             f"{sum(known)} of {len(known)}" if known else "-",
         )
     console = Console(width=None if sys.stdout.isatty() else 120)
-    console.print(table)
-    if len(splits) > 1:
-        console.print(f"{len(splits)} splits; +- is the standard error over splits.")
+    with console.capture() as printed:
+        console.print(table)
+        if len(splits) > 1:
+            console.print(f"{len(splits)} splits; +- is the standard error over splits.")
+    echo(printed.get(), nl=False)

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -24,6 +24,8 @@ PATIENCE = timedelta(minutes=30)
 MEETING = timedelta(minutes=1)
 # What gloo says of connections that are gone.
 LOST = re.compile(r"gloo|connection|timed out|timeout|peer|socket|store", re.IGNORECASE)
+
+ENDED = "ended"
 
 
 class LostRankError(ValueError):
@@ -67,8 +69,11 @@ def restarted() -> bool:
 
 
 @contextmanager
-def torchrun_ranks() -> Iterator[Ranks]:
+def torchrun_ranks(is_saved: Callable[[], bool] = lambda: False) -> Iterator[Ranks]:
     """Inside, the ranks that torchrun started; without torchrun, this process alone.
+
+    Args:
+        is_saved: whether there is a checkpoint, as far as this process can see.
 
     Raises:
         LostRankError: on every other rank, where one ends before the work is done.
@@ -77,42 +82,56 @@ def torchrun_ranks() -> Iterator[Ranks]:
         yield ALONE
         return
     before = signal.signal(signal.SIGTERM, _stopped)  # with which torchrun ends the others when one has died
-    _meet()
-    ranks = TorchRanks()
     try:
-        with warnings.catch_warnings():
+        with _met() as ranks, warnings.catch_warnings():
             if ranks.number > 0:  # the first says it already
                 warnings.simplefilter("ignore")
             yield ranks
-    except RuntimeError as error:
-        if not LOST.search(str(error)):
-            raise
-        raise LostRankError(_sentence("ended")) from error
+    except LostRankError as error:
+        raise LostRankError(_sentence(str(error), is_saved())) from error
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _met() -> Iterator[TorchRanks]:
+    """Inside, all ranks are connected."""
+    with _noticing("ended, or did not start in time"):
+        distributed.init_process_group("gloo", timeout=MEETING)
+    distributed.distributed_c10d._set_pg_timeout(PATIENCE)
+    try:
+        with _noticing(ENDED):
+            yield TorchRanks()
+    finally:
         distributed.destroy_process_group()
 
 
-def _meet() -> None:
-    """Connect all ranks."""
+@contextmanager
+def _noticing(happened: str) -> Iterator[None]:
+    """Inside, a lost connection means that something happened to another rank."""
     try:
-        distributed.init_process_group("gloo", timeout=MEETING)
+        yield
     except RuntimeError as error:
         if not LOST.search(str(error)):
             raise
-        raise LostRankError(_sentence("ended, or did not start in time")) from error
-    distributed.distributed_c10d._set_pg_timeout(PATIENCE)
+        raise LostRankError(happened) from error
 
 
 def _stopped(number: int, frame: Any) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise LostRankError(_sentence("ended"))
+    raise LostRankError(ENDED)
 
 
-def _sentence(happened: str) -> str:
+def _sentence(happened: str, is_saved: bool) -> str:
     # By its environment, as a signal may come before the ranks have met.
-    who = f"rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']}"
-    return f"{who} stops, as another rank {happened}: start again with --resume to go on"
+    rank, size = os.environ["RANK"], os.environ["WORLD_SIZE"]
+    if is_saved:
+        advice = "start again with --resume to go on"
+    elif rank == "0" or os.environ.get("LOCAL_WORLD_SIZE", size) == size:
+        advice = "nothing was saved yet, so run the command again"
+    else:  # the folder may be on another machine
+        advice = "run the command again, with --resume if the first rank saved a checkpoint"
+    return f"rank {rank} of {size} stops, as another rank {happened}: {advice}"
 
 
 class Follower(Observer):

@@ -54,11 +54,13 @@ class RowSource:
     sql: str | None = None
     options: ReadOptions = field(default_factory=ReadOptions)
 
+    def reading(self, missing: Sequence[str]) -> ReadOptions:
+        """How they are read: with the marks of missing values that the model was fitted with, if none were named."""
+        return ReadOptions(self.options.separator, self.options.encoding, self.options.missing or tuple(missing))
+
     def opened(self, folder: Path, missing: Sequence[str]) -> Table | Matrix:
-        """The rows, read with the marks of missing values that the model was fitted with, if none were named."""
-        marks = self.options.missing or tuple(missing)
-        options = ReadOptions(self.options.separator, self.options.encoding, marks)
-        return open_source(self.paths, options, self.sql, folder)
+        """The rows, read so."""
+        return open_source(self.paths, self.reading(missing), self.sql, folder)
 
 
 class FolderScorer(NamedTuple):
@@ -85,11 +87,7 @@ class FolderScorer(NamedTuple):
             for features in features_of(source, preparation, self.model.classifier.n_features_in_):
                 yield features, None
             return
-        for name in preparation.inputs:
-            if name not in source.schema.names:
-                raise DataError(f"column {name!r} is missing: the model needs it")
-        columns = list(dict.fromkeys((*preparation.inputs, *more)))
-        for batch in source.batches(columns, texts=[*preparation.texts, *more]):
+        for batch in preparation.batches(source, more):
             drift.add_(batch)
             yield preparation.apply(batch), batch
 
@@ -164,6 +162,8 @@ def score_rows(
     scorer: FolderScorer, rows: RowSource, out: Path, *, ids: Sequence[str] = (), threshold: float | None = None
 ) -> Scored:
     """As `score`, with a model that was opened already; nothing is said about the place of the output."""
+    if threshold is not None and not np.isfinite(threshold):
+        raise ValueError(f"--threshold must be a finite number, got {threshold}")
     count = 0
     drift = Drift(scorer.model.preparation, scorer.data)
     columns = _column_texts(scorer, ids, threshold)

@@ -80,15 +80,16 @@ def score_shard(
     names = _names(files)
     scorer, found, there = open_scorer(folder), [], 0
     out.mkdir(parents=True, exist_ok=True)
+    facts = _made_of(scorer, rows, ids, threshold)
     for file, name in list(zip(files, names, strict=True))[shard.number - 1 :: shard.total]:
-        made_of = _made_of(scorer, file, ids, threshold)
+        made_of = {**facts, "file": _version(file)}
         kept = _kept(out, name, made_of)
         there += kept is not None
         if kept is None:
             source = dataclasses.replace(rows, paths=[file])
             kept = score_rows(scorer, source, out / name, ids=ids, threshold=threshold)
-            facts = {"made_of": made_of, **kept._asdict()}
-            write_text(_note(out, name), json.dumps(facts, allow_nan=False))
+            note = {"made_of": made_of, **kept._asdict()}
+            write_text(_note(out, name), json.dumps(note, allow_nan=False))
         found.append(kept)
     remarks = [remark for one in found for remark in one.remarks]
     columns = found[0].columns if found else {}
@@ -111,14 +112,22 @@ def _note(out: Path, name: str) -> Path:
     return out / f"_{name}.json"
 
 
-def _made_of(scorer: FolderScorer, file: Path, ids: Sequence[str], threshold: float | None) -> dict[str, Any]:
-    status = file.stat()
+def _made_of(scorer: FolderScorer, rows: RowSource, ids: Sequence[str], threshold: float | None) -> dict[str, Any]:
+    """All that decides what an output holds, but for its file."""
+    options = rows.reading(scorer.missing)
     return {
-        "model": scorer.model.facts["sha256"],
-        "file": [str(file), status.st_size, status.st_mtime_ns],
+        "model": scorer.model.facts["checksum"],
         "ids": list(ids),
         "threshold": threshold,
+        "separator": options.separator,
+        "encoding": options.encoding,
+        "missing": list(options.missing),
     }
+
+
+def _version(file: Path) -> list[Any]:
+    status = file.stat()
+    return [str(file), status.st_size, status.st_mtime_ns]
 
 
 def _kept(out: Path, name: str, made_of: dict[str, Any]) -> Scored | None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from aimfor._base.checks import in_range
 from aimfor._base.errors import DataError, ModelFileError
 from aimfor._base.files import write_text
 from aimfor._base.json import read_json
@@ -70,6 +71,7 @@ def watch(
         raise ValueError("--late goes on with an earlier watch: name its file with --state")
     if out.suffix != ".html":
         raise ValueError(f"--out {out}: the name must end in .html")
+    in_range("level", level, 0, 1, open_low=True, open_high=True)
     scorer = open_scorer(folder)
     watches, fingerprints = _begun(scorer, state, level)
     found = _read(scorer, rows, time)

@@ -55,6 +55,12 @@ def place_of_rows(work: Path) -> Iterator[Path]:
         yield Path(place)
 
 
+def has_checkpoint(out: Path) -> bool:
+    """Whether an interrupted run left something in the folder that can be taken up again."""
+    work = out / WORK
+    return work.is_dir() and any(work.glob("*.safetensors"))
+
+
 def empty(work: Path, *, keep: tuple[str, ...] = (LOCK,)) -> None:
     """Remove the files of earlier runs."""
     for path in work.iterdir():

@@ -32,12 +32,14 @@ class Extras(NamedTuple):
         memory: bytes of rows on disk that a kind which needs its rows in memory may read.
         groups: of dependent rows, as in `Classifier.fit`.
         share: which of the rows of all processes those to train on are; None where this process has them all.
+        held_out: the validation data in words.
     """
 
     columns: TableColumns | None = None
     memory: int = MEMORY
     groups: Any = None
     share: RowShare | None = None
+    held_out: str = "the given validation rows"
 
 
 def fit_classifier(
@@ -96,7 +98,7 @@ def _fit(
         checks.rule(count == outputs, "aim", f"must have one target per label ({outputs})", count)
     seed = int(check_random_state(classifier.random_state).randint(2**31 - 1))
     if validation_data is not None:
-        held_out = check_validation(classifier, validation_data)
+        held_out = check_validation(classifier, validation_data, extras.held_out)
         fitted = whole = whole._replace(source=TRAINED)
         grouped = [rows.groups is not None for rows in (whole, held_out)]
         checks.rule(grouped[0] == grouped[1], "validation_data", "must have groups if fit has them", "others")

@@ -83,8 +83,14 @@ def check_features(classifier: Any, X: Any) -> Any:
     return validate_data(classifier, X, reset=False, **_accepted(classifier, X))
 
 
-def check_validation(classifier: Any, given: Any) -> LabelledRows:
-    """Validation rows that the caller held out: `(X, y)`, `(X, y, sample_weight)` or these and groups."""
+def check_validation(classifier: Any, given: Any, source: str) -> LabelledRows:
+    """Validation rows that the caller held out: `(X, y)`, `(X, y, sample_weight)` or these and groups.
+
+    Args:
+        classifier: whose features and targets these have.
+        given: the rows.
+        source: what to call them.
+    """
     if not isinstance(given, (tuple, list)) or len(given) not in (2, 3, 4):
         raise TypeError("validation_data must be (X, y), with sample_weight and groups if needed, got something else")
     X, y, sample_weight, groups = (*given, None, None)[:4]
@@ -93,7 +99,7 @@ def check_validation(classifier: Any, given: Any) -> LabelledRows:
     checks.rule(len(labels) == X.shape[0], "validation_data", f"must have {X.shape[0]} labels", len(labels))
     codes = None if groups is None else group_codes(groups, X.shape[0])
     X, labels, weights, codes = _present(X, labels, sample_weight, codes)
-    rows = LabelledRows(X, labels, weights, source="the given validation rows", groups=codes)
+    rows = LabelledRows(X, labels, weights, source=source, groups=codes)
     varied = bool((rows.labels.min(0) < rows.labels.max(0)).any())
     checks.rule(varied, "validation_data", "must hold rows of both classes of a label", "one class only")
     return rows

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from aimfor._base import checks
 from aimfor._base.checks import rule
+from aimfor._base.extras import import_lightgbm
 from aimfor._base.json import check_entries
 from aimfor._base.warnings import MissingTreesWarning
 from aimfor.boosting import Forest, ForestAverage, add_forests
@@ -223,17 +224,24 @@ TREES = TreesKind()
 
 
 def trees_available() -> bool:
-    """Whether LightGBM, which trains them, is installed."""
-    from importlib.util import find_spec
-
-    return find_spec("lightgbm") is not None
+    """Whether LightGBM, which trains them, is there and can be imported."""
+    try:
+        import_lightgbm()
+    except ImportError:
+        return False
+    return True
 
 
 def warn_of_missing_trees() -> None:
-    """Say in one line what the extra would add."""
-    warnings.warn(
+    """Say in one line what the extra would add, or why what is installed does not work."""
+    message = (
         "boosted trees, on most tables the strongest kind of model, would compete too after: "
-        "pip install 'aimfor[boosting]'",
-        MissingTreesWarning,
-        stacklevel=checks.callers_level(),
+        "pip install 'aimfor[boosting]'"
     )
+    try:
+        import_lightgbm()
+    except ModuleNotFoundError:
+        pass
+    except ImportError as error:
+        message = f"{error}; the other kinds of models compete without them"
+    warnings.warn(message, MissingTreesWarning, stacklevel=checks.callers_level())

@@ -76,16 +76,16 @@ def _headline(labels: list[dict[str, Any]]) -> tuple[str, str]:
     if mood == "plain":
         return f"No constraint was asked for: each of {len(labels)} labels has the threshold of its best F-score.", mood
     said = {
-        "met": "met",
-        "too few rows": "not to be told from so few rows",
-        "within chance": "not met, though within chance,",
-        "missed": "not met",
-        "no threshold": "without a threshold",
-        "unknown": "unknown, as no test row can tell,",
+        "met": ("meets the aim", "meet the aim"),
+        "too few rows": ("has too few rows to tell", "have too few rows to tell"),
+        "within chance": ("misses the aim within chance", "miss the aim within chance"),
+        "missed": ("misses the aim", "miss the aim"),
+        "no threshold": ("has no threshold", "have no threshold"),
+        "unknown": ("has no test rows that tell", "have no test rows that tell"),
     }
-    parts = [f"{text} for {counts[verdict]}" for verdict, text in said.items() if counts[verdict]]
-    sentence = f"of {len(labels)} labels the aim is {', '.join(parts)}."
-    return sentence[0].upper() + sentence[1:], mood
+    parts = [f"{count} {texts[count > 1]}" for verdict, texts in said.items() if (count := counts[verdict])]
+    listed = " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
+    return f"Of {len(labels)} labels, {listed}.", mood
 
 
 def _note(facts: Mapping[str, Any]) -> str:

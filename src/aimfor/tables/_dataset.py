@@ -277,10 +277,7 @@ def features_of(
         return
     if preparation is None:
         raise DataError(f"{source.name} is {source.format.name}, but the model was trained on SVMlight or NPZ")
-    for name in preparation.inputs:
-        if name not in source.schema.names:
-            raise DataError(f"column {name!r} is missing: the model needs it")
-    for batch in source.batches(preparation.inputs, texts=preparation.texts):
+    for batch in preparation.batches(source):
         yield preparation.apply(batch)
 
 

@@ -29,8 +29,8 @@ BEYOND_CHANCE = 20.0  # times as many rows with a twin as chance gives; from her
 
 def row_hashes(source: Table, preparation: Preparation) -> np.ndarray:
     """A number for each row of all ranks, uint64, that is the same where all columns are that the model uses."""
-    batches = source.batches(preparation.inputs, texts=preparation.texts)
-    return source.share.collect(np.concatenate([hashed(batch, preparation) for batch in batches]))
+    hashes = [hashed(batch, preparation) for batch in preparation.batches(source)]
+    return source.share.collect(np.concatenate(hashes))
 
 
 def hashed(batch: pa.RecordBatch, preparation: Preparation) -> np.ndarray:
@@ -177,7 +177,7 @@ def _sums(source: BatchSource, preparation: Preparation, cuts: np.ndarray, strid
     They are sums over columns, so that a hash of some columns is that of all less that of the others.
     """
     start = 0
-    for batch in source.batches(preparation.inputs, texts=preparation.texts):
+    for batch in preparation.batches(source):
         rows = np.arange(-start % stride, batch.num_rows, stride)
         start += batch.num_rows
         batch = batch.take(pa.array(rows)) if stride > 1 else batch

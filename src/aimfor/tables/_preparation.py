@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from aimfor._base.errors import DataError, ModelFileError
 from aimfor.model_kinds import TableColumns
-from aimfor.tables._columns import Column, understand
+from aimfor.tables._columns import Column, is_text, understand
 from aimfor.tables._features import MOST_CATEGORIES, ColumnFeatures, Numbers, features_from
+from aimfor.tables._missing import without_numbers
+from aimfor.tables._reading import one_line
 from aimfor.tables._stored_features import entries_of, read_features, rule
 from aimfor.tables._table import BatchSource, MemoryTable
 from aimfor.tables._tallies import AnyTally, DateTally, Tally, TextTally, merged
@@ -108,7 +110,7 @@ class Preparation(TransformerMixin, BaseEstimator):
             self.columns_.append(column)
             self.summary_.append(_summary(column, tally, part))
         if not parts:
-            raise DataError("no column is left to learn from: none differs between the training rows")
+            raise DataError(_nothing_left(self.columns_))
         self._take_(parts)
 
     def _take_(self, parts: Sequence[ColumnFeatures]) -> None:
@@ -143,6 +145,20 @@ class Preparation(TransformerMixin, BaseEstimator):
         spans = self.spans
         columns = [part.table_columns(start) for part, (_, start, _) in zip(self.parts_, spans, strict=True)]
         return TableColumns(tuple(column for own in columns for column in own), spans[-1][2])
+
+    def batches(self, source: BatchSource, more: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
+        """Rows of the columns that are needed, as `apply` takes them; and `more` columns, as they are written."""
+        for name in self.inputs:
+            if name not in source.schema.names:
+                raise DataError(f"column {name!r} is missing: the model needs it")
+        columns = list(dict.fromkeys((*self.inputs, *more)))
+        for batch in source.batches(columns, texts=[*self.texts, *more]):
+            for part in self.parts_ if source.missing else ():
+                place, array = columns.index(part.name), batch.column(part.name)
+                if isinstance(part, Numbers) and is_text(array.type):
+                    array = without_numbers(array.cast(pa.string()), source.missing, part.decimal or ".")
+                    batch = batch.set_column(place, part.name, array)
+            yield batch
 
     def apply(self, batch: pa.RecordBatch) -> np.ndarray:
         """The features of some rows, float32 `[b, D]`.
@@ -218,6 +234,18 @@ def _tally(column: Column, meaning: Meaning | None) -> AnyTally:
     if column.kind == "date":
         return DateTally(meaning.form if meaning else None)
     return Tally(decimal=(meaning and meaning.decimal) or ".")
+
+
+def _nothing_left(columns: Sequence[Column]) -> str:
+    """Why nothing is left to learn from, and what to do."""
+    if not columns:
+        return "no column is left to learn from: the data hold no others than those that options name; add some"
+    named = [f"{one_line(column.name, 40)!r} ({column.reason})" for column in columns[:5]]
+    more = f" and {len(columns) - 5} more" if len(columns) > 5 else ""
+    return (
+        f"no column is left to learn from, as all were left out: {', '.join(named)}{more}; add columns that differ "
+        "between rows and repeat among them, or keep one of these with --numeric or --categorical"
+    )
 
 
 def _summary(column: Column, tally: AnyTally | None, part: ColumnFeatures | None) -> dict[str, Any]:

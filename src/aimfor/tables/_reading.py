@@ -43,12 +43,14 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\r\n\0'):
-            raise DataError(f"the separator must be one character such as ';', got {self.separator!r}")
+            raise DataError(f"--sep must be one character such as ';', got {self.separator!r}")
         if self.encoding is not None:
             try:
                 "a".encode(self.encoding)
             except (LookupError, ValueError, TypeError):
-                raise DataError(f"there is no encoding {self.encoding[:50]!r}: try utf-8, utf-16 or latin-1") from None
+                raise DataError(
+                    f"--encoding: there is no encoding {self.encoding[:50]!r}: try utf-8, utf-16 or latin-1"
+                ) from None
 
 
 def fingerprint(paths: Iterable[Path]) -> str:

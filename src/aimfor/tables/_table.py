@@ -17,6 +17,7 @@ from aimfor._base.errors import DataError
 from aimfor._base.ranks import ALONE, Ranks, RowShare
 from aimfor.tables._formats import Format, format_of
 from aimfor.tables._matrix import Matrix, open_matrix
+from aimfor.tables._missing import without_marks
 from aimfor.tables._reading import SIZE, ReadOptions, fingerprint, reading
 from aimfor.tables._storage import as_path
 from aimfor.tables._text_types import Meaning, TextColumn, decimal_of
@@ -40,6 +41,11 @@ class BatchSource(Protocol):
     @property
     def ranks(self) -> Ranks:
         """The processes that share the rows."""
+        ...
+
+    @property
+    def missing(self) -> Sequence[str]:
+        """Texts that stand for a missing value, besides the usual ones."""
         ...
 
     def batches(self, columns: Sequence[str] | None = None, *, texts: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
@@ -113,6 +119,11 @@ class Table:
         """What messages call it."""
         return self.paths[0].name
 
+    @property
+    def missing(self) -> Sequence[str]:
+        """Texts that stand for a missing value, besides the usual ones."""
+        return self.options.missing
+
     def batches(
         self, columns: Sequence[str] | None = None, size: int = SIZE, *, texts: Sequence[str] = ()
     ) -> Iterator[pa.RecordBatch]:
@@ -154,7 +165,9 @@ class Table:
             return _as_type(column, wanted.type)
         if pa.types.is_null(meaning.type):  # nothing but missing values was found
             return pa.nulls(len(column))
-        return _as_type(meaning.values(_as_type(column, pa.string())), wanted.type)
+        values = _as_type(meaning.values(_as_type(column, pa.string())), wanted.type)
+        # Texts that are marks are gone already; that "-999.0" is one too shows where the column holds numbers.
+        return without_marks(values, self.missing) if self.missing else values
 
     def _check_count(self, count: int, right: bool) -> None:
         """Labels and features are read one after the other; in a file that changes or lies they would not match."""
@@ -170,6 +183,7 @@ class MemoryTable:
     table: pa.Table
     meanings: Mapping[str, Meaning] = field(default_factory=dict)
     ranks: Ranks = ALONE
+    missing: Sequence[str] = ()
 
     @property
     def schema(self) -> pa.Schema:
@@ -232,30 +246,9 @@ def pieces_of(
             if piece.schema.names != list(names):
                 piece = piece.select(list(names))
             if options.missing:
-                arrays = [_without(column, options.missing) for column in piece.columns]
+                arrays = [without_marks(column, options.missing) for column in piece.columns]
                 piece = pa.RecordBatch.from_arrays(arrays, names=list(names))
             yield piece
-
-
-def _without(column: pa.Array, missing: Sequence[str]) -> pa.Array:
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        marks = pa.array([mark.strip() for mark in missing], column.type)
-        marked = pc.is_in(pc.utf8_trim_whitespace(column), value_set=marks)
-    elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-        marks = pc.drop_null(pa.array([_as_number(mark) for mark in missing], pa.float64()))
-        marked = pc.is_in(column.cast(pa.float64(), safe=False), value_set=marks)
-    else:
-        return column
-    return pc.if_else(marked, None, column)
-
-
-def _as_number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def _files(path: Path) -> list[Path]:

@@ -1,6 +1,15 @@
 // What the threshold decides: counts, costs, and each segment.
 
-// The slider walks over the thresholds of the curve; all numbers are exact counts at the threshold shown.
+// Sums of weights are no numbers of rows, and are not called so.
+function isWeighted({ rows, positives, num_positives, num_negatives, curve }) {
+  const counts = [...curve.tp, ...curve.fp];
+  return num_positives !== positives || num_negatives !== rows - positives || !counts.every(Number.isInteger);
+}
+
+const amount = (count) => (Number.isInteger(count) ? whole(count) : number(count));
+
+// The slider walks over the thresholds of the curve; all numbers are exact counts, or sums of weights, at the threshold
+// shown.
 function sliderCard(label, marks) {
   const { thresholds, tp, fp } = label.curve;
   const rates = curves(label, label.curve);
@@ -13,7 +22,8 @@ function sliderCard(label, marks) {
   const shown = ["precision", "recall", "false-alarms", "missed"].map((id) => html("data", { id }));
   const now = html("data", { id: "now" });
   const [alarms, found, wrong, missed] = [html("span"), html("span"), html("span"), html("span")];
-  const matrix = matrixOf(label, rows);
+  const weighted = isWeighted(label);
+  const matrix = matrixOf(label, rows, weighted ? "of weight" : "rows");
 
   // Bounds that hold at all thresholds at once, so that a choice made with the slider is covered.
   function sure(rate, index) {
@@ -36,10 +46,14 @@ function sliderCard(label, marks) {
     tell(shown[1], rates.recall[index], percent);
     tell(shown[2], (1000 * fp[index]) / rows, number);
     tell(shown[3], (1000 * lost) / rows, number);
-    alarms.textContent = `${number(tp[index])} of ${number(tp[index] + fp[index])} alarms are real${sure("precision", index)}`;
-    found.textContent = `${number(tp[index])} of ${number(label.num_positives)} positives found${sure("recall", index)}`;
-    wrong.textContent = `${number(fp[index])} in all`;
-    missed.textContent = `${number(lost)} in all`;
+    const of = (part, all) => `${weighted ? "weight " : ""}${amount(part)} of ${amount(all)}`;
+    const sum = (count) => (weighted ? `a weight of ${amount(count)} in all` : `${amount(count)} in all`);
+    const real = weighted ? "in alarms is real" : "alarms are real";
+    const hit = weighted ? "in positives is found" : "positives found";
+    alarms.textContent = `${of(tp[index], tp[index] + fp[index])} ${real}${sure("precision", index)}`;
+    found.textContent = `${of(tp[index], label.num_positives)} ${hit}${sure("recall", index)}`;
+    wrong.textContent = sum(fp[index]);
+    missed.textContent = sum(lost);
     matrix.show(tp[index], fp[index], lost, label.num_negatives - fp[index]);
     marks.pr(rates.recall[index], rates.precision[index]);
     marks.roc(rates.fpr[index], rates.recall[index]);
@@ -50,7 +64,8 @@ function sliderCard(label, marks) {
   back.addEventListener("click", () => { slider.value = start; show(); });
   slider.addEventListener("input", show);
   show();
-  const titles = ["Precision", "Recall", "False alarms per 1,000 rows", "Missed cases per 1,000 rows"];
+  const per = `per 1,000 ${weighted ? "of weight" : "rows"}`;
+  const titles = ["Precision", "Recall", `False alarms ${per}`, `Missed cases ${per}`];
   const words = [alarms, found, wrong, missed];
   const parts = [html("label", { for: "threshold" }, "Threshold"), slider, readout, operating < 0 ? null : back];
   const covered = label.band
@@ -60,8 +75,8 @@ function sliderCard(label, marks) {
     matrix.element);
 }
 
-// The confusion matrix, and what its errors cost for every 1,000 rows at prices that the reader sets.
-function matrixOf({ name, positive, metric }, rows) {
+// The confusion matrix, and what its errors cost for every 1,000 of its unit at prices that the reader sets.
+function matrixOf({ name, positive, metric }, rows, unit) {
   const cells = ["tp", "fn", "fp", "tn"].map((id) => html("td", { id, class: "number" }));
   const given = /^cost\[fp=([\d.e+-]+),fn=([\d.e+-]+)\]/.exec(metric.name) ?? [null, "1", "1"];
   const price = (id, value) => html("input", { id, type: "number", min: 0, step: "any", value });
@@ -69,9 +84,10 @@ function matrixOf({ name, positive, metric }, rows) {
   const cost = html("data", { id: "cost" });
   let counts = [0, 0, 0, 0];
   const line = (title, ...pair) => html("tr", {}, html("th", { scope: "row" }, title), ...pair);
-  const head = ["", "Alarm", "No alarm"].map((title) => html("th", { scope: "col", class: "number" }, title));
+  const heading = (title) => html("th", { scope: "col", class: "number" }, title);
+  const head = [unit === "rows" ? "" : "Weight", "Alarm", "No alarm"].map(heading);
   const grid = html("table", { class: "matrix" }, html("thead", {}, html("tr", {}, ...head)),
-    html("tbody", {}, line(`${name} = ${positive}`, cells[0], cells[1]), line("All others", cells[2], cells[3])));
+    html("tbody", {}, line(classOf(name, positive), cells[0], cells[1]), line("All others", cells[2], cells[3])));
 
   function tell() {
     const value = (1000 * (falseAlarm.value * counts[2] + missedCase.value * counts[1])) / rows;
@@ -81,14 +97,14 @@ function matrixOf({ name, positive, metric }, rows) {
 
   function show(tp, fp, fn, tn) {
     counts = [tp, fn, fp, tn];
-    cells.forEach((cell, index) => { cell.textContent = number(counts[index]); });
+    cells.forEach((cell, index) => { cell.textContent = amount(counts[index]); });
     tell();
   }
 
   [falseAlarm, missedCase].forEach((input) => input.addEventListener("input", tell));
   const prices = html("div", { class: "prices" }, html("label", { for: "cost-fp" }, "Cost of a false alarm"), falseAlarm,
     html("label", { for: "cost-fn" }, "Cost of a missed case"), missedCase,
-    html("span", {}, "Cost per 1,000 rows"), html("strong", {}, cost));
+    html("span", {}, `Cost per 1,000 ${unit}`), html("strong", {}, cost));
   return { element: html("div", { class: "decisions" }, grid, prices), show };
 }
 

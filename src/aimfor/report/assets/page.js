@@ -6,6 +6,8 @@ const RATES = { precision: "Precision", recall: "Recall", fpr: "False-positive r
 // Other rates are named as the aim names them.
 const titleOf = (rate) => RATES[rate] ?? rate[0].toUpperCase() + rate.slice(1);
 const share = (title) => ({ title, low: 0, high: 1, format: percent });
+// Of several classes, each is a label with the name of its class.
+const classOf = (name, positive) => (name === positive ? positive : `${name} = ${positive}`);
 const whole = (value) => (value == null ? "–" : value.toLocaleString("en"));
 const ratio = (part, rest) => (part + rest > 0 ? part / (part + rest) : null);
 const span = ([low, high]) => `${percent(low).replace(" %", "")} to ${percent(high)}`;
@@ -190,7 +192,7 @@ function numbersCard({ name, positive, metric, operating, constraint, level, row
     ...order.map((rate) => [titleOf(rate), percent(operating[rate]), interval(rate)]),
     ...(claimable === undefined || claimable === null ? []
       : [["Claimable confidence", percent(Math.floor(1000 * claimable + 1e-9) / 1000), claim]]),
-    ["Rows", whole(rows), `${whole(positives)} positive: ${name} = ${positive}`],
+    ["Rows", whole(rows), `${whole(positives)} positive: ${classOf(name, positive)}`],
   ];
   const best = metric.ours === null ? null : html("p", { class: "hint best" },
     `${where}: ${metric.name} ${number(metric.ours)}${beside}.`);
