@@ -160,7 +160,7 @@ CASES: dict[str, Case] = {
     "pipes": Case("a.csv", csv(columns(), "|"), says=PLAIN),
     "commas in tsv": Case("a.tsv", csv(columns(), ","), says=PLAIN),
     "colons": Case("a.csv", csv(columns(), ":"), ("--sep", ":"), says=PLAIN),
-    "absurd separator": Case("a.csv", csv(columns()), ("--sep", "ab"), 1, ("the separator must be one character",)),
+    "absurd separator": Case("a.csv", csv(columns()), ("--sep", "ab"), 1, ("--sep must be one character",)),
     "byte order mark": Case("a.csv", csv(columns(), encoding="utf-8-sig"), says=PLAIN),
     "utf-16": Case("a.csv", csv(columns(), encoding="utf-16"), says=PLAIN),
     "utf-16 without a mark": Case("a.csv", csv(columns(), encoding="utf-16-le"), says=PLAIN),
@@ -261,7 +261,7 @@ CASES: dict[str, Case] = {
     ),
     # Absurd sizes
     "60,000 columns": Case("a.csv", csv(WIDE | {"fraud": ["a", "b"] * 2 + ["a"]}), code=1, says=("too few",)),
-    "absurd steps": Case("a.csv", csv(columns()), ("--batch-size", "-5"), 1, ("batch_size",)),
+    "absurd steps": Case("a.csv", csv(columns()), ("--batch-size", "-5"), 1, ("--batch-size",)),
     "absurd fractions": Case(
         "a.csv",
         csv(columns()),

@@ -158,7 +158,7 @@ def test_five_million_rows_of_a_query_take_less_than_a_gigabyte(tmp_path):
 
 
 def test_options_of_reading_are_checked():
-    with pytest.raises(DataError, match="the separator must be one character"):
+    with pytest.raises(DataError, match="--sep must be one character"):
         ReadOptions(separator="")
     with pytest.raises(DataError, match="no data"):
         open_table([])
