@@ -70,7 +70,8 @@ def measure_label(
         num_points: the most points of a curve; the operating threshold is one more.
         positive: the class that counts as positive, in words.
         on: which rows these are, in words.
-        ranks: that all have these rows, and call this with them at the same time; they share the longest part.
+        ranks: that all have these rows, and call this with them at the same time; they share `promise`, which is the
+            only result on other ranks than the first.
 
     Returns:
         A dict of finite numbers, texts, lists and None. `metric` is the aim's exact metric at the best threshold of
@@ -94,6 +95,8 @@ def measure_label(
     rows = _rows(labels, scores, weights)
     level = INTERVAL_LEVEL if point.confidence is None else point.confidence
     ours = _Measured(rows, _curve(rows), level, _rates(aim), exact=rows.weights is None and not dependent)
+    if ranks.number > 0:  # the first writes the report
+        return {"promise": validation and _promise(_kin(aim), ours, validation, point, ranks)}
     baseline = None if baseline_scores is None else _rows(labels, baseline_scores, weights)
     operating = {"threshold": point.threshold, **ours.at(point.threshold)}
     constraint = _constraint(aim, operating)
