@@ -242,7 +242,7 @@ def test_ranks_measure_together_what_one_process_does(text):
     for size in (2, 4):
         first, *others = in_ranks(lambda ranks: measured(text, *rows, ranks=ranks), size)
         assert first == alone
-        assert others == [{"promise": alone["promise"]}] * (size - 1)
+        assert others == [{name: alone[name] for name in ("promise", "band")}] * (size - 1)
 
 
 @pytest.mark.parametrize(

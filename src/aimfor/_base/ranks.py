@@ -16,10 +16,12 @@ class Ranks:
     Attributes:
         number: of this process, from 0.
         size: how many there are.
+        turns: that all of them have taken so far.
     """
 
     number: int = 0
     size: int = 1
+    turns: int = 0
 
     def gather(self, given: Any) -> list[Any]:
         """What every rank gave, in the order of ranks."""
@@ -53,14 +55,17 @@ def in_turns(work: Callable[[int], Any], count: int, ranks: Ranks) -> list[Any]:
 def begin_turns(work: Callable[[int], Any], count: int, ranks: Ranks) -> Callable[[], list[Any]]:
     """Do this rank's turns of `in_turns`; the result waits for those of others, and gives what all of them found.
 
-    The last rank begins, as the first has work of its own.
+    Turns go on where those before them ended, and the last rank begins, as the first has work of its own.
     """
-    size, last = ranks.size, ranks.size - 1
-    own = [work(index) for index in range(last - ranks.number, count, size)]
+    size, before = ranks.size, ranks.turns
+    owners = [(size - 1 + before + index) % size for index in range(count)]
+    own = [work(index) for index, owner in enumerate(owners) if owner == ranks.number]
+    if size > 1:
+        ranks.turns += count
 
     def finish() -> list[Any]:
         every = ranks.gather(own)
-        return [every[last - index % size][index // size] for index in range(count)]
+        return [every[owner][index // size] for index, owner in enumerate(owners)]
 
     return finish
 
