@@ -138,9 +138,10 @@ def test_two_processes_repeat_cheap_steps_exactly_as_one_takes_them():
 
 def test_steps_of_large_heads_and_of_foreign_modules_are_shared():
     heads = training().heads
-    assert _whole_batches.cheap(heads, 40)
-    assert not _whole_batches.cheap(heads, 10**6)
-    assert not _whole_batches.cheap(Modules(1, 1, lambda: torch.nn.Linear(4, 1)), 40)
+    assert _whole_batches.cheap(heads, 40, 4)
+    assert not _whole_batches.cheap(heads, 10**5, 1)
+    assert not _whole_batches.cheap(heads, 40, 10_000)
+    assert not _whole_batches.cheap(Modules(1, 1, lambda: torch.nn.Linear(4, 1)), 40, 4)
 
 
 @pytest.mark.parametrize("batches", [0, 3])

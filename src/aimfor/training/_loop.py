@@ -106,7 +106,7 @@ class Training:
     ):
         self.heads, self.recipes, self.data, self.budget = heads, recipes, data, budget
         self.multiclass, self.blind = multiclass, blind
-        alone, whole = data.ranks.size == 1, cheap(heads, budget.batch_size)
+        alone, whole = data.ranks.size == 1, cheap(heads, budget.batch_size, data.rows.num_features)
         self.objectives = Objectives(recipes, heads.num_labels, data, multiclass, shared=not alone and not whole)
         self.decays = decays_of(recipes, data.rows.device)
         self.optimiser = Adam(heads.parameters(), budget.rate)

@@ -13,15 +13,19 @@ from aimfor.training._rows import Batch, BatchOrder, Data
 # Rows times parameters of a step below which each rank takes it on the whole batch. Such a step takes about as long as
 # the three messages of a shared one.
 CHEAP = 2**20
+# The most features of a batch that is sent whole, half a megabyte.
+LIGHT = 2**17
 # Parameters for each score up to which a rank computes it itself.
 QUICK = 256
 # The most batches in one message. A rank that is asked to stop is heard at the next one.
 MOST = 32
 
 
-def cheap(heads: Heads, batch_size: int) -> bool:
+def cheap(heads: Heads, batch_size: int, num_features: int) -> bool:
     """Whether ranks repeat steps of these heads. A user's own module may draw, so that no step would be the same."""
-    return isinstance(heads, Layers) and batch_size * sum(one.numel() for one in heads.parameters()) <= CHEAP
+    if not isinstance(heads, Layers) or batch_size * num_features > LIGHT:
+        return False
+    return batch_size * sum(one.numel() for one in heads.parameters()) <= CHEAP
 
 
 def quickly_scored(heads: Heads) -> bool:
