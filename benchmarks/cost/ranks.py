@@ -4,8 +4,8 @@
 
 The control is two whole fits at the same time that know nothing of each other. Half of its seconds is what two cores
 allow for one such fit, were all of its work shared. Fits of half of the rows would not tell that: they repeat every
-step and evaluation. Counts come from wrappers around torch's collectives. Where other work shares the machine, the CPU
-seconds of the busiest process tell more than the seconds of the clock.
+step and evaluation. Messages are those of training for each step, by wrappers around torch's collectives. Where
+other work shares the machine, the CPU seconds of the busiest process tell more than the seconds of the clock.
 """
 
 from __future__ import annotations
@@ -28,27 +28,37 @@ COLUMNS, GROUPS, STEPS = 20, 64, 300
 FIELDS = ("what", "processes", "rows", "seconds", "cpu", "reading", "training", "messages_a_step", "bytes_a_step")
 COUNTED = """
 import json, os, pickle, sys, time
+import torch
 from torch import distributed
 import aimfor.cli._fit as program
 import aimfor.cli._job as job
 from aimfor.cli import main
 
 counts = {"messages": 0, "bytes": 0, "reading": 0.0, "training": 0.0}
-plain = distributed.all_reduce
+running = []
 
-def all_reduce(tensor, *arguments, **options):
-    counts["messages"] += 1
-    counts["bytes"] += tensor.numel() * tensor.element_size()
-    return plain(tensor, *arguments, **options)
+def counted(work):
+    def run(*arguments, **options):
+        if "training" in running:
+            own = next(one for one in (*arguments, *options.values()) if isinstance(one, torch.Tensor))
+            counts["messages"] += 1
+            counts["bytes"] += own.numel() * own.element_size()
+        return work(*arguments, **options)
+    return run
 
-distributed.all_reduce = all_reduce
+for name in ("all_reduce", "all_gather", "broadcast"):
+    wrapped = counted(getattr(distributed, name))
+    setattr(distributed, name, wrapped)
+    setattr(distributed.distributed_c10d, name, wrapped)
 
 def timed(name, work):
     def run(*arguments, **options):
         begun = time.monotonic()
+        running.append(name)
         try:
             return work(*arguments, **options)
         finally:
+            running.remove(name)
             counts[name] += time.monotonic() - begun
     return run
 

@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -9,9 +10,10 @@ import pyarrow.parquet
 import pytest
 
 from aimfor._base.errors import DataError
-from aimfor._base.ranks import ALONE, RowShare
+from aimfor._base.ranks import ALONE, RowShare, in_turns
 from aimfor._base.splitting import held_back
 from aimfor.tables import open_table, prepare, shared
+from aimfor.tables._runs import FileRun, by_file
 from aimfor.tables._shared import begin_fingerprint
 from program_rows import rows_of, write
 from ranks_in_threads import ThreadRanks, in_ranks
@@ -113,6 +115,24 @@ def numbers_of(share, size, rank, shares) -> np.ndarray:
     lengths = [[one.lengths[turn] if turn < len(one.lengths) else 0 for one in shares] for turn in range(turns)]
     starts = np.cumsum([0, *np.array(lengths).reshape(-1)])[:-1].reshape(turns, size)
     return np.concatenate([starts[turn, rank] + np.arange(length) for turn, length in enumerate(share.lengths)])
+
+
+def test_a_file_is_opened_once_for_all_of_its_groups_unless_it_is_named_twice():
+    one, two = Path("one"), Path("two")
+    runs = [FileRun(one, group, 5) for group in (0, 2, 4, 1, 3)] + [FileRun(two, group, 5) for group in (0, 2)]
+    assert by_file(runs) == [(one, [0, 2, 4]), (one, [1, 3]), (two, [0, 2])]
+    assert by_file([FileRun(one, None, 5)] * 2) == [(one, None)] * 2
+
+
+def test_turns_go_on_where_those_before_them_ended():
+    def work(ranks):
+        taken = []
+        found = [in_turns(lambda index: taken.append(index) or 10 * index, count, ranks) for count in (1, 5, 0, 2)]
+        return taken, found
+
+    results = in_ranks(work, 2)
+    assert [found for _, found in results] == [[[0], [0, 10, 20, 30, 40], [], [0, 10]]] * 2
+    assert [taken for taken, _ in results] == [[0, 2, 4, 1], [0, 1, 3, 0]]
 
 
 def test_more_processes_than_groups_of_rows_are_refused(files):

@@ -1,4 +1,4 @@
-"""Steps that two processes share: three messages each, the weights of one process, and one end for all."""
+"""Steps of two processes: shared or repeated, with the weights of one process, and one end for all."""
 
 from pathlib import Path
 
@@ -10,8 +10,9 @@ import torch.distributed as dist
 from aimfor._base.ranks import ALONE, RowShare
 from aimfor.aims import AUCPR, RecallAtPrecision
 from aimfor.cli._ranks import TorchRanks
-from aimfor.training._loop import Budget, Training, _advance
-from aimfor.training._models import Layers
+from aimfor.training import _whole_batches
+from aimfor.training._loop import Budget, Judgement, Training, _advance
+from aimfor.training._models import Layers, Modules
 from aimfor.training._observer import Observer
 from aimfor.training._recipes import Recipe, aim_recipes
 from aimfor.training._rows import Data, FeatureRows, Scaling
@@ -64,6 +65,7 @@ def ended_at(one: Training, batches: float) -> int:
 
 def two_ranks(rank: int, folder: str) -> None:
     join_group(rank, folder)
+    _whole_batches.CHEAP = 0  # else steps as cheap as these are repeated
     ranks, messages, plain = TorchRanks(), [], dist.all_reduce
 
     def all_reduce(*arguments, **options):
@@ -91,12 +93,7 @@ def two_ranks(rank: int, folder: str) -> None:
 
 
 def test_two_processes_send_three_messages_a_step_and_learn_what_one_learns():
-    expected = []
-    for weighted in (False, True):
-        whole = training(weighted=weighted)
-        for _ in range(STEPS):
-            assert not whole.advance(False)
-        expected.append(weights_of(whole))
+    expected = [weights_of(training_after(weighted)) for weighted in (False, True)]
     results = in_two_processes(two_ranks)
     for messages, found, ended, _ in results:
         # The censuses of all losses, their sums, and the gradients. Weights need their mean over the batch before.
@@ -105,6 +102,46 @@ def test_two_processes_send_three_messages_a_step_and_learn_what_one_learns():
         assert ended == 4, "one step after the second process asked"
     assert results[0][3].startswith("scores must be finite")
     assert results[1][3].endswith("another rank refused its own")
+
+
+def cheap_steps(rank: int, folder: str) -> None:
+    join_group(rank, folder)
+    ranks, found = TorchRanks(), []
+    _whole_batches.MOST = 3
+    for weighted in (False, True):
+        one = training(ranks, weighted)
+        assert not any(one.advance(False) for _ in range(4))
+        one.evaluate(training().data, lambda scores: Judgement(0.0, 0.0))
+        again = training(ranks, weighted)
+        again.restore(one.kept(), 200)  # saved between two messages
+        assert not any(again.advance(False) for _ in range(4, STEPS))
+        assert again.batches.kept() == training_after(weighted).batches.kept()
+        found.append(weights_of(again))
+    ended = ended_at(training(ranks), 2 if rank == 1 else np.inf)
+    torch.save((found, ended), Path(folder) / f"{rank}.pt")
+    dist.destroy_process_group()
+
+
+def training_after(weighted: bool) -> Training:
+    whole = training(weighted=weighted)
+    for _ in range(STEPS):
+        assert not whole.advance(False)
+    return whole
+
+
+def test_two_processes_repeat_cheap_steps_exactly_as_one_takes_them():
+    expected = [weights_of(training_after(weighted)) for weighted in (False, True)]
+    for found, ended in in_two_processes(cheap_steps):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+        assert ended == 4, "the second process asked after two batches, and was heard with the next three"
+
+
+def test_steps_of_large_heads_and_of_foreign_modules_are_shared():
+    heads = training().heads
+    assert _whole_batches.cheap(heads, 40, 4)
+    assert not _whole_batches.cheap(heads, 10**5, 1)
+    assert not _whole_batches.cheap(heads, 40, 10_000)
+    assert not _whole_batches.cheap(Modules(1, 1, lambda: torch.nn.Linear(4, 1)), 40, 4)
 
 
 @pytest.mark.parametrize("batches", [0, 3])

@@ -16,10 +16,12 @@ class Ranks:
     Attributes:
         number: of this process, from 0.
         size: how many there are.
+        turns: that all of them have taken so far.
     """
 
     number: int = 0
     size: int = 1
+    turns: int = 0
 
     def gather(self, given: Any) -> list[Any]:
         """What every rank gave, in the order of ranks."""
@@ -47,8 +49,25 @@ ALONE = Ranks()
 
 def in_turns(work: Callable[[int], Any], count: int, ranks: Ranks) -> list[Any]:
     """What some work gives for the numbers below `count`, which the ranks take by turns; the same on each of them."""
-    every = ranks.gather([work(index) for index in range(ranks.number, count, ranks.size)])
-    return [every[index % ranks.size][index // ranks.size] for index in range(count)]
+    return begin_turns(work, count, ranks)()
+
+
+def begin_turns(work: Callable[[int], Any], count: int, ranks: Ranks) -> Callable[[], list[Any]]:
+    """Do this rank's turns of `in_turns`; the result waits for those of others, and gives what all of them found.
+
+    Turns go on where those before them ended, and the last rank begins, as the first has work of its own.
+    """
+    size, before = ranks.size, ranks.turns
+    owners = [(size - 1 + before + index) % size for index in range(count)]
+    own = [work(index) for index, owner in enumerate(owners) if owner == ranks.number]
+    if size > 1:
+        ranks.turns += count
+
+    def finish() -> list[Any]:
+        every = ranks.gather(own)
+        return [every[owner][index // size] for index, owner in enumerate(owners)]
+
+    return finish
 
 
 @dataclass(frozen=True)
@@ -116,14 +135,18 @@ class RowShare:
 
     def local(self, numbers: np.ndarray) -> np.ndarray:
         """Of row numbers among all rows, those of this rank as numbers among its own, in the same order."""
+        return self.found(numbers)[1]
+
+    def found(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """As `local`, behind the places of those numbers among the given ones."""
         if self.ranks.size == 1:
-            return numbers
+            return np.arange(len(numbers)), numbers
         starts, _ = self._places
         run = np.searchsorted(starts, numbers, side="right") - 1
         within = numbers - starts[run]
         mine = (run >= 0) & (within < self.lengths[run])
         first = np.cumsum(self.lengths) - self.lengths
-        return (first[run] + within)[mine]
+        return np.flatnonzero(mine), (first[run] + within)[mine]
 
     def collect(self, rows: np.ndarray) -> np.ndarray:
         """An array `[n, ...]` with an entry for each row of this rank -> that of all rows, on every rank."""

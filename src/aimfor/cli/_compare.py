@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from aimfor._base.ranks import in_turns
+from aimfor._base.ranks import begin_turns
 from aimfor.aims import aim as read_aim
 from aimfor.cli._fit import Fitted, deciding_rows, measured, train
 from aimfor.cli._job import Job
@@ -81,34 +82,52 @@ def _forests(job: Job, fitted: Fitted, shown: Observer) -> tuple[Fitted, Candida
     return None if best is None else (source, best)
 
 
-def side_by_side(fitted: Fitted, answer: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def side_by_side(fitted: Fitted) -> Callable[[list[dict[str, Any]]], list[dict[str, Any]]]:
     """Of each kind the best log-loss candidate and the best other one, measured like the answer, which is marked.
 
     Numbers are means over labels; with very many labels there are none. Ranks take the candidates by turns.
 
     Args:
         fitted: the job.
-        answer: what its model measured.
+
+    Returns:
+        What gives them, for what the model of the job measured.
     """
     contest = fitted.contest
     if contest is None or len(fitted.dataset.label_names) > MOST_SHOWN:
-        return []
+        return lambda answer: []
     groups: dict[tuple[str, bool], list[Candidate]] = {}
     for one in contest.candidates:
         groups.setdefault((one.kind, plain(one.recipe)), []).append(one)
+    best: dict[tuple[str, bool], Candidate] = {}
+    for key, own in groups.items():
+        chosen = any(one is contest.winner for one in own)
+        found = contest.winner if chosen else contest._replace(candidates=own).best(lambda _: True)
+        assert found is not None
+        best[key] = found
+    others = [one for one in best.values() if one is not contest.winner]
 
     def measure(number: int) -> dict[str, Any]:
-        (kind, log_loss), own = list(groups.items())[number]
-        chosen = any(one is contest.winner for one in own)
-        best = contest.winner if chosen else contest._replace(candidates=own).best(lambda _: True)
-        assert best is not None
-        labels = answer if chosen else measured(_with(fitted, best), promises=False)
-        rates = {rate: _mean([one["operating"][rate] for one in labels]) for rate in ("precision", "recall", "fpr")}
-        metric = _mean([one["metric"]["ours"] for one in labels])
-        facts = {"kind": kind, "name": best.recipe.name, "log_loss": log_loss, "metric": metric, **rates}
-        return {**facts, "chosen": chosen}
+        return _means(measured(_with(fitted, others[number]), promises=False))
 
-    return in_turns(measure, len(groups), fitted.ranks)
+    wait = begin_turns(measure, len(others), fitted.ranks)
+
+    def finish(answer: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        means = iter(wait())
+        found = []
+        for (kind, log_loss), one in best.items():
+            chosen = one is contest.winner
+            facts = {"kind": kind, "name": one.recipe.name, "log_loss": log_loss}
+            found.append({**facts, **(_means(answer) if chosen else next(means)), "chosen": chosen})
+        return found
+
+    return finish
+
+
+def _means(labels: list[dict[str, Any]]) -> dict[str, float | None]:
+    """The means over labels of what was measured."""
+    rates = {rate: _mean([one["operating"][rate] for one in labels]) for rate in ("precision", "recall", "fpr")}
+    return {"metric": _mean([one["metric"]["ours"] for one in labels]), **rates}
 
 
 def _mean(values: list[float | None]) -> float | None:

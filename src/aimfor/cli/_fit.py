@@ -142,7 +142,9 @@ def _follow(job: Job, ranks: Ranks) -> None:
     with tempfile.TemporaryDirectory(prefix="aimfor-") as place:
         fitted = train(job.classifier(), job.dataset(Path(place), ranks), Follower(ranks), job.memory)
         if fitted.ranks.size > 1:
-            side_by_side(fitted, measured(fitted))
+            finish = side_by_side(fitted)
+            measured(fitted)
+            finish([])
 
 
 def _fit(
@@ -161,11 +163,12 @@ def _fit(
         fitted = train(classifier, dataset, run if ranks.size == 1 else Leader(run, ranks), job.memory)
     over = budget is not None and time.monotonic() - begun >= budget
     run.on_stage_begin("measuring")
+    beside = side_by_side(fitted)
     labels = measured(fitted, segments)
     facts = {
         "aim": str(read_aim(job.aim)),
         "labels": labels,
-        "kinds": side_by_side(fitted, labels),
+        "kinds": beside(labels),
         "importance": _importance(fitted, run),
         "candidates": [{**entry, "chosen": bool(np.any(entry["chosen"]))} for entry in classifier.history_],
         "data": {"said": dataset.said, **dataset.summary},
@@ -247,10 +250,11 @@ def _as_values(classes: tuple[str, ...]) -> list[Any]:
 def measured(fitted: Fitted, segments: pa.Array | None = None, *, promises: bool = True) -> list[dict[str, Any]]:
     """Every label on the rows that measure, log-loss beside it, and each value of the segments by itself.
 
-    Without `promises` there is nothing about other targets, which take longer than all the rest. Ranks share these.
+    Without `promises` there is nothing about other targets, which take longer than all the rest. Ranks share these, and
+    give nothing else but for the first.
     """
-    part, on = fitted.measuring
-    baseline = None if fitted.contest is None else fitted.contest.best(plain)
+    (part, on), ranks = fitted.measuring, fitted.ranks if promises else ALONE
+    baseline = None if fitted.contest is None or ranks.number > 0 else fitted.contest.best(plain)
     held_out, deciding = fitted.held_out, deciding_rows(fitted.held_out)
     scores, chosen_on = fitted.scores(part), fitted.scores(held_out)[deciding]
     other = None if baseline is None else fitted.scores(part, baseline)
@@ -272,7 +276,7 @@ def measured(fitted: Fitted, segments: pa.Array | None = None, *, promises: bool
             num_points=max(LEAST_POINTS, MAX_POINTS // len(names)),
             positive=name if fitted.dataset.multiclass else fitted.dataset.classes[1],
             on=on,
-            ranks=fitted.ranks,
+            ranks=ranks,
         )
         for index, name in enumerate(names)
     ]

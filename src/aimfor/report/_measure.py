@@ -70,7 +70,8 @@ def measure_label(
         num_points: the most points of a curve; the operating threshold is one more.
         positive: the class that counts as positive, in words.
         on: which rows these are, in words.
-        ranks: that all have these rows, and call this with them at the same time; they share the longest part.
+        ranks: that all have these rows, and call this with them at the same time; they share `promise` and `band`,
+            which are the only results on other ranks than the first.
 
     Returns:
         A dict of finite numbers, texts, lists and None. `metric` is the aim's exact metric at the best threshold of
@@ -94,6 +95,13 @@ def measure_label(
     rows = _rows(labels, scores, weights)
     level = INTERVAL_LEVEL if point.confidence is None else point.confidence
     ours = _Measured(rows, _curve(rows), level, _rates(aim), exact=rows.weights is None and not dependent)
+    curve = _thinned(ours.curve, num_points, point.threshold)
+    band = curve["thresholds"] if num_points >= BAND_POINTS else None
+    shared: dict[str, Any] = {"promise": None, "band": None}
+    if validation:
+        shared = _promise_and_band(_kin(aim), ours, validation, point, band, ranks)
+    if ranks.number > 0:  # the first writes the report
+        return shared
     baseline = None if baseline_scores is None else _rows(labels, baseline_scores, weights)
     operating = {"threshold": point.threshold, **ours.at(point.threshold)}
     constraint = _constraint(aim, operating)
@@ -118,13 +126,13 @@ def measure_label(
         "reason": point.reason,
         "operating": operating,
         "constraint": constraint,
-        "curve": (curve := _thinned(ours.curve, num_points, point.threshold)),
-        "band": _band(ours, curve["thresholds"]) if validation and num_points >= BAND_POINTS else None,
+        "curve": curve,
+        "band": shared["band"],
         "claimable": point.claimable,
         "claim": claim_of(point) if validation else "",
         "baseline": baseline and _thinned(_curve(baseline), num_points),
         "histogram": _histogram(rows),
-        "promise": validation and _promise(_kin(aim), ours, validation, point, ranks),
+        "promise": shared["promise"],
     }
     verdict = verdict_of(operating, constraint, level)
     return {**measured, "verdict": verdict, "sentence": sentence_of(verdict, measured, aim, point.source)}
@@ -273,13 +281,15 @@ def _kin(aim: Aim) -> PointAim:
     return TPRAtFPR(0.01) if isinstance(aim, AUCROC) else RecallAtPrecision(0.9)
 
 
-def _promise(
+def _promise_and_band(
     aim: PointAim,
     ours: _Measured,
     validation: tuple[Any, ...],
     point: OperatingPoint,
+    thresholds: list[float] | None,
     ranks: Ranks,
 ) -> dict[str, Any]:
+    """What takes longest, by turns: `promise`, and `band` at some thresholds, or None without these."""
     labels, scores, weights, groups = validation if len(validation) == 4 else (*validation, None)
     given = {"source": point.source, "sample_weight": weights, "groups": groups}
     rate = rate_of(aim.constrained)
@@ -293,4 +303,10 @@ def _promise(
         delivered = here[rate.name]
         return {"promised": targets[number], "threshold": threshold, "delivered": delivered, "interval": interval}
 
-    return {"rate": rate.name, "sense": aim.sense, "points": in_turns(kept, len(targets), ranks)}
+    def turn(number: int) -> dict[str, Any] | None:
+        if number < len(targets):
+            return kept(number)
+        return None if thresholds is None else _band(ours, thresholds)
+
+    *points, band = in_turns(turn, len(targets) + 1, ranks)
+    return {"promise": {"rate": rate.name, "sense": aim.sense, "points": points}, "band": band}

@@ -26,13 +26,12 @@ def parquet_groups(path: Path) -> list[int]:
 
 
 def parquet_pieces(
-    path: Path, options: ReadOptions, names: Sequence[str], group: int | None = None
+    path: Path, options: ReadOptions, names: Sequence[str], groups: Sequence[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of these columns, of all row groups or of one."""
-    chosen = None if group is None else [group]
+    """The rows of these columns, of all row groups or of some."""
     # A buffer, so that a row group is not read whole; it may be as large as the file.
     with pyarrow.parquet.ParquetFile(arrow_file(path), buffer_size=2**20, pre_buffer=False) as file:
-        for piece in file.iter_batches(batch_size=SIZE, row_groups=chosen, columns=list(names)):
+        for piece in file.iter_batches(batch_size=SIZE, row_groups=groups, columns=list(names)):
             piece.validate(full=True)
             yield piece
 
@@ -50,12 +49,12 @@ def arrow_groups(path: Path) -> list[int]:
 
 
 def arrow_pieces(
-    path: Path, options: ReadOptions, names: Sequence[str], group: int | None = None
+    path: Path, options: ReadOptions, names: Sequence[str], groups: Sequence[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of these columns, of all batches or of one."""
+    """The rows of these columns, of all batches or of some."""
     with _open_arrow(path) as file:
         for number, piece in enumerate(_in_file(file)):
-            if group is not None and number != group:
+            if groups is not None and number not in groups:
                 continue
             piece = piece.select(list(names))
             # Offsets that a stranger wrote could point outside of the file's memory.

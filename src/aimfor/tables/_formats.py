@@ -31,7 +31,7 @@ class Format:
         matrix: gives features `[n, D]` and labels, or None for the labels.
         writer: makes an object with `write_table` and `close` for an open file and a schema; None: it is never written.
         groups: gives the rows of each group that can be read by itself, for processes that share a file; `pieces` then
-            takes the number of a group as its fourth argument.
+            takes the numbers of some groups as its fourth argument.
         gzipped: a name may have `.gz` behind its suffix.
     """
 

@@ -14,7 +14,8 @@ from aimfor._base.ranks import Ranks, RowShare
 from aimfor._base.stored_rows import RowWriter, StoredRows
 from aimfor.tables._formats import Format
 from aimfor.tables._reading import reading
-from aimfor.tables._table import FileRun, Table, pieces_of
+from aimfor.tables._runs import FileRun
+from aimfor.tables._table import Table, pieces_of
 
 
 def shared(table: Table, ranks: Ranks) -> Table:

@@ -19,6 +19,7 @@ from aimfor.tables._formats import Format, format_of
 from aimfor.tables._matrix import Matrix, open_matrix
 from aimfor.tables._missing import without_marks
 from aimfor.tables._reading import SIZE, ReadOptions, fingerprint, reading
+from aimfor.tables._runs import FileRun, by_file
 from aimfor.tables._storage import as_path
 from aimfor.tables._text_types import Meaning, TextColumn, decimal_of
 
@@ -65,20 +66,6 @@ class Remark(NamedTuple):
     kind: str
     column: str | None
     text: str
-
-
-class FileRun(NamedTuple):
-    """Rows of a file that one process reads.
-
-    Attributes:
-        path: of the file.
-        group: number of the group of rows; None for the whole file.
-        rows: how many they are.
-    """
-
-    path: Path
-    group: int | None
-    rows: int
 
 
 @dataclass(frozen=True)
@@ -149,8 +136,8 @@ class Table:
 
     def _pieces(self, wanted: pa.Schema, raw: set[str]) -> Iterator[pa.RecordBatch]:
         count = 0
-        for path, group, _ in self.runs or [FileRun(path, None, 0) for path in self.paths]:
-            for piece in pieces_of(path, self.format, self.options, wanted.names, group):
+        for path, groups in by_file(self.runs) if self.runs else [(path, None) for path in self.paths]:
+            for piece in pieces_of(path, self.format, self.options, wanted.names, groups):
                 count += piece.num_rows
                 self._check_count(count, count <= self.num_rows)
                 with reading(path, self.format.name):
@@ -237,12 +224,12 @@ def files_of(paths: Sequence[str | Path]) -> tuple[Path, ...]:
 
 
 def pieces_of(
-    path: Path, kind: Format, options: ReadOptions, names: Sequence[str], group: int | None = None
+    path: Path, kind: Format, options: ReadOptions, names: Sequence[str], groups: Sequence[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of some columns of a file, or of one group of its rows, with `options.missing` missing."""
+    """The rows of some columns of a file, or of some groups of its rows, with `options.missing` missing."""
     assert kind.pieces is not None
     with reading(path, kind.name):
-        for piece in kind.pieces(path, options, names) if group is None else kind.pieces(path, options, names, group):
+        for piece in kind.pieces(path, options, names) if groups is None else kind.pieces(path, options, names, groups):
             if piece.schema.names != list(names):
                 piece = piece.select(list(names))
             if options.missing:
@@ -366,6 +353,9 @@ def _rebatch(pieces: Iterable[pa.RecordBatch], schema: pa.Schema, size: int) -> 
     waiting: list[pa.RecordBatch] = []
     num_rows = 0
     for piece in pieces:
+        if not num_rows and piece.num_rows == size:
+            yield piece
+            continue
         waiting.append(piece)
         num_rows += piece.num_rows
         while num_rows >= size:

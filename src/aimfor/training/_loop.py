@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,6 +19,8 @@ from aimfor.training._objectives import Objectives
 from aimfor.training._observer import Evaluation, Observer, SavedState, resuming
 from aimfor.training._recipes import Recipe
 from aimfor.training._rows import Batch, BatchOrder, Data
+from aimfor.training._saved import alike, below, number
+from aimfor.training._whole_batches import WholeBatches, cheap, quickly_scored
 
 # Evaluations on the validation rows in one stage. With more of them the best one is more often luck.
 EVALUATIONS = 8
@@ -104,10 +106,12 @@ class Training:
     ):
         self.heads, self.recipes, self.data, self.budget = heads, recipes, data, budget
         self.multiclass, self.blind = multiclass, blind
-        self.objectives = Objectives(recipes, heads.num_labels, data, multiclass)
+        alone, whole = data.ranks.size == 1, cheap(heads, budget.batch_size, data.rows.num_features)
+        self.objectives = Objectives(recipes, heads.num_labels, data, multiclass, shared=not alone and not whole)
         self.decays = decays_of(recipes, data.rows.device)
         self.optimiser = Adam(heads.parameters(), budget.rate)
         self.batches = BatchOrder(data.total, budget.batch_size, generator)
+        self.whole = WholeBatches(data, self.batches) if whole and not alone else None
         self.step, self.fruitless = 0, 0
         self.best: list[Candidate] = []
 
@@ -120,8 +124,12 @@ class Training:
         Returns:
             Whether any process does.
         """
-        batch = self.data.batch(next(self.batches))
-        stopping = step_(self.heads, self.objectives, self.optimiser, self.decays, batch, self.data.ranks, asked)
+        state = self.heads, self.objectives, self.optimiser, self.decays
+        if self.whole is None:
+            stopping = step_(*state, self.data.batch(next(self.batches)), self.data.ranks, asked)
+        else:
+            batch, asked = self.whole.take(self.budget.steps - self.step, asked)
+            stopping = step_(*state, batch, asked=asked)
         self.step += 1
         self._set_rate()
         return stopping
@@ -129,6 +137,8 @@ class Training:
     def evaluate(self, validation: Data, judge: Judge) -> list[Candidate]:
         """Evaluate all heads as they are now, and keep the best state of each so far."""
         objectives, ranks = self.objectives, self.data.ranks
+        if self.whole is not None:  # processors of other ranks may round in another way
+            self._set_state(ranks.first(self._state()))
         found = evaluated(self.heads, self.recipes, validation, judge, self.step, self.multiclass, objectives, ranks)
         if not self.best:
             self.best = found
@@ -144,11 +154,7 @@ class Training:
 
     def kept(self) -> SavedState:
         """The whole state, as facts and tensors."""
-        tensors = {f"heads.{name}": tensor for name, tensor in self.heads.state_dict().items()}
-        for index, entries in self.optimiser.state.items():
-            tensors |= {f"optimiser.{index}.{name}": tensor for name, tensor in entries.items()}
-        for index, loss in self.objectives.losses():
-            tensors |= {f"loss.{index}.{name}": tensor for name, tensor in loss.state_dict().items()}
+        tensors = self._state()
         for index, one in enumerate(self.best):
             tensors |= {f"best.{index}.tensors.{name}": tensor for name, tensor in one.tensors.items()}
             tensors |= {f"best.{index}.loss.{name}": tensor for name, tensor in one.loss.items()}
@@ -160,56 +166,48 @@ class Training:
     def restore(self, kept: SavedState, num_validation: int) -> None:
         """Resume from a state that `kept` gave for the same rows, recipes and budget; refuse one of another form."""
         facts, tensors = kept
-        self.heads.load_state_dict(_alike(self.heads.state_dict(), _below("heads", tensors)))
-        for index, parameter in enumerate(self.heads.parameters()):
-            if own := _below(f"optimiser.{index}", tensors):
-                moments = {"step": torch.zeros(()), "exp_avg": parameter, "exp_avg_sq": parameter}
-                found = _alike(moments, own)
-                self.optimiser.state[index] = {"step": found["step"]} | {
-                    name: found[name].to(parameter.device) for name in ("exp_avg", "exp_avg_sq")
-                }
-        for index, loss in self.objectives.losses():
-            loss.load_state_dict(_alike(loss.state_dict(), _below(f"loss.{index}", tensors)))
-        self.step, self.fruitless = (_number(facts[name], int) for name in ("step", "fruitless"))
+        self._set_state(tensors)
+        self.step, self.fruitless = (number(facts[name], int) for name in ("step", "fruitless"))
         self.batches.restore(facts["batches"])
         scores = torch.zeros(num_validation, self.heads.num_labels)
         learned = self.objectives.learned()
         self.best = [
             Candidate(
                 recipe,
-                -math.inf if value is None else _number(value, float),
-                -math.inf if merit is None else _number(merit, float),
-                _alike({"scores": scores}, {"scores": tensors[f"best.{index}.scores"]})["scores"].numpy(),
-                _alike(self.heads.head(index), _below(f"best.{index}.tensors", tensors)),
-                _number(step, int),
-                _alike(learned[index], _below(f"best.{index}.loss", tensors)),
+                -math.inf if value is None else number(value, float),
+                -math.inf if merit is None else number(merit, float),
+                alike({"scores": scores}, {"scores": tensors[f"best.{index}.scores"]})["scores"].numpy(),
+                alike(self.heads.head(index), below(f"best.{index}.tensors", tensors)),
+                number(step, int),
+                alike(learned[index], below(f"best.{index}.loss", tensors)),
             )
             for index, (recipe, (value, merit, step)) in enumerate(zip(self.recipes, facts["best"], strict=True))
         ]
         self._set_rate()
 
+    def _state(self) -> dict[str, Tensor]:
+        """What steps change, by name."""
+        tensors = {f"heads.{name}": tensor for name, tensor in self.heads.state_dict().items()}
+        for index, entries in self.optimiser.state.items():
+            tensors |= {f"optimiser.{index}.{name}": tensor for name, tensor in entries.items()}
+        for index, loss in self.objectives.losses():
+            tensors |= {f"loss.{index}.{name}": tensor for name, tensor in loss.state_dict().items()}
+        return tensors
+
+    def _set_state(self, tensors: Mapping[str, Tensor]) -> None:
+        self.heads.load_state_dict(alike(self.heads.state_dict(), below("heads", tensors)))
+        for index, parameter in enumerate(self.heads.parameters()):
+            if own := below(f"optimiser.{index}", tensors):
+                moments = {"step": torch.zeros(()), "exp_avg": parameter, "exp_avg_sq": parameter}
+                found = alike(moments, own)
+                self.optimiser.state[index] = {"step": found["step"]} | {
+                    name: found[name].to(parameter.device) for name in ("exp_avg", "exp_avg_sq")
+                }
+        for index, loss in self.objectives.losses():
+            loss.load_state_dict(alike(loss.state_dict(), below(f"loss.{index}", tensors)))
+
     def _set_rate(self) -> None:
         self.optimiser.rate = 0.5 * self.budget.rate * (1 + math.cos(math.pi * self.step / self.budget.steps))
-
-
-def _number(value: Any, kind: type[int] | type[float]) -> Any:
-    """A number of a saved state, which may hold anything."""
-    if isinstance(value, bool) or not isinstance(value, (int, kind)):
-        raise TypeError(f"a number was expected, got {str(value)[:50]!r}")
-    return kind(value)
-
-
-def _alike(wanted: Mapping[str, Tensor], found: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors that were found, if they have the names, shapes and types of the wanted ones."""
-    forms = [{name: (one.dtype, tuple(one.shape)) for name, one in every.items()} for every in (wanted, found)]
-    if forms[0] != forms[1]:
-        raise ValueError(f"tensors like {str(forms[0])[:200]} were expected, got {str(forms[1])[:200]}")
-    return found
-
-
-def _below(prefix: str, tensors: Any) -> dict[str, Tensor]:
-    start = prefix + "."
-    return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
 
 
 def train(
@@ -293,7 +291,8 @@ def evaluated(
     ranks: Ranks = ALONE,
 ) -> list[Candidate]:
     """Evaluate all heads as they are now; each becomes a candidate. Ranks share the work."""
-    scorers = ranks if validation.share is None else ALONE  # only where each has all of the rows
+    # Only where each has all of the rows, and their scores take longer than a message.
+    scorers = ALONE if validation.share is not None or quickly_scored(heads) else ranks
     scores = ranked(heads.scores(validation.rows, scorers), multiclass).numpy()
     learned = [{}] * len(recipes) if objectives is None else objectives.learned()
 

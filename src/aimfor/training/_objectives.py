@@ -69,10 +69,11 @@ class Objectives:
         num_labels: L.
         data: the training rows.
         multiclass: whether labels are classes; the loss of the aim then gets log-odds.
+        shared: whether a batch is what all ranks have of it together.
     """
 
-    def __init__(self, recipes: Sequence[Recipe], num_labels: int, data: Data, multiclass: bool):
-        self.num_labels, self.multiclass, self.shared = num_labels, multiclass, data.ranks.size > 1
+    def __init__(self, recipes: Sequence[Recipe], num_labels: int, data: Data, multiclass: bool, shared: bool = False):
+        self.num_labels, self.multiclass, self.shared = num_labels, multiclass, shared
         self.groups: list[tuple[Loss | LogLoss, list[int]]] = []
         kinds = [(one.aim, one.surrogate, one.constraint) if one.aim else None for one in recipes]
         # Neighbouring heads share a loss, because a slice of the scores costs less than a selection of columns.

@@ -156,12 +156,16 @@ class BatchOrder:
         self._before = generator.bit_generator.state  # state of the generator before it made the present order
 
     def __next__(self) -> np.ndarray:
-        start = self._taken * self.batch_size
-        if start + self.batch_size > len(self._order):
-            self._begin_epoch()
-            start = 0
+        (batch,) = self.coming(1)
         self._taken += 1
-        return self._order[start : start + self.batch_size]
+        return batch
+
+    def coming(self, most: int) -> list[np.ndarray]:
+        """The next batches of this epoch, at least one and at most so many, which are not taken yet."""
+        if (self._taken + 1) * self.batch_size > len(self._order):
+            self._begin_epoch()
+        last = min(self._taken + most, len(self._order) // self.batch_size)
+        return [self._order[one * self.batch_size :][: self.batch_size] for one in range(self._taken, last)]
 
     def kept(self) -> dict[str, Any]:
         """Its position, in plain numbers and texts."""
