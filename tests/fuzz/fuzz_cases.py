@@ -18,7 +18,8 @@ from aimfor.cli import _run
 from aimfor.training import SavedState
 
 Run = Callable[..., int]
-FIT = ("--label", "fraud", "--aim", "f1", "--steps", "2", "--surrogate", "log", "--restarts", "1")
+PLAIN = ("--label", "fraud", "--aim", "f1", "--steps", "2", "--restarts", "1")
+FIT = (*PLAIN, "--surrogate", "log")
 LINEAR = (*FIT, "--model", "linear")
 FORMATS = ("csv", "tsv", "csv.gz", "jsonl", "parquet", "feather", "npz", "svm", "xlsx", "db")
 TEXT_FORMATS = ("csv", "tsv", "jsonl", "svm")
@@ -62,7 +63,7 @@ class Material:
         for name, options in (
             ("linear", (*LINEAR, "--calibrate")),
             ("mlp", (*FIT, "--model", "mlp", "--hidden", "3")),
-            ("trees", (*FIT, "--model", "trees")),
+            ("trees", (*PLAIN, "--model", "trees")),
             ("classes", (*LINEAR, "--label", "town")),
         ):
             options = options if name != "classes" else (*LINEAR[2:], "--label", "town")

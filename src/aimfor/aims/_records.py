@@ -38,6 +38,7 @@ class Aim(ABC):
     follows_rates: ClassVar[bool] = False  # whether the table depends on the running rates
     default_constraint: ClassVar[str] = "exact"  # of the loss, if none is asked for
     default_log_loss: ClassVar[float] = 0.5  # its share, likewise
+    default_surrogate: ClassVar[str] = "smooth_hinge"
 
     @property
     @abstractmethod

@@ -34,6 +34,8 @@ class FBeta(Aim):
     beta: Target = 1.0
 
     follows_rates: ClassVar[bool] = True
+    default_surrogate: ClassVar[str] = "hinge"
+    default_log_loss: ClassVar[float] = 0.8
     # With an unbounded surrogate u starts above 1; psi must stay positive for the weights to make sense.
     floor: ClassVar[float] = 0.01
 

@@ -53,8 +53,9 @@ class Loss(nn.Module):
     Args:
         aim: an aim record or its text, such as "recall@precision>=0.9".
         num_labels: L.
-        surrogate: "smooth_hinge", "hinge", "log", "ramp" (bounds on the 0-1 loss) or "sigmoid" (an approximation). The
-            tight ones, ramp and sigmoid, are reached by a ladder: the first `warmup` batches of a label use the hinge.
+        surrogate: "smooth_hinge", "hinge", "log", "ramp" (bounds on the 0-1 loss) or "sigmoid" (an approximation).
+            None takes the smooth hinge, but the hinge for F_beta. The tight ones, ramp and sigmoid, are reached by a
+            ladder: the first `warmup` batches of a label use the hinge.
         constraint: which rates drive the multipliers and, for F_beta, its weights: "exact" for the true 0-1 rates,
             "surrogate" for their bounds. None takes exact rates, but those of the surrogate over areas. A constraint
             that holds for a bound holds for the true rates of the same batch, but a bound may be out of reach.
@@ -66,9 +67,9 @@ class Loss(nn.Module):
         threshold_rate: step of the thresholds, in standard deviations of the scores.
         warmup: batches that a label spends on the hinge before a tight surrogate.
         log_loss: share of log-loss (cross-entropy when `multiclass`) in the gradient, from 0 to 1; the rest is the
-            aim. None takes 0.5, but 0.8 over areas. Gradients of both are brought to one size. Log-loss keeps the
-            whole ranking, the aim sharpens the part that counts. Thresholds, multipliers and priors are learned for
-            the aim at any share.
+            aim. None takes 0.5, but 0.8 for F_beta and over areas. Gradients of both are brought to one size. Log-loss
+            keeps the whole ranking, the aim sharpens the part that counts. Thresholds, multipliers and priors are
+            learned for the aim at any share.
         log_loss_batches: batches at the start with a share of 1. A model that starts from scratch may end better so;
             500 is a first number to try where there are a thousand batches and more.
         process_group: ranks whose rows are one batch: None for all, False for this process alone, a process group, or
@@ -96,7 +97,7 @@ class Loss(nn.Module):
         aim: str | Aim,
         *,
         num_labels: int = 1,
-        surrogate: str = "smooth_hinge",
+        surrogate: str | None = None,
         constraint: str | None = None,
         multiclass: bool = False,
         priors: float | list[float] | tuple[float, ...] | Tensor | None = None,
@@ -114,6 +115,7 @@ class Loss(nn.Module):
         for count in self.aim.label_counts():
             checks.rule(count == num_labels, "aim", f"must have one target per label ({num_labels} labels)", count)
         checks.yes_or_no("multiclass", multiclass)
+        surrogate = self.aim.default_surrogate if surrogate is None else surrogate
         checks.choice("surrogate", surrogate, tuple(SURROGATES))
         self.num_labels = num_labels
         self.surrogate: Surrogate = SURROGATES[surrogate]
