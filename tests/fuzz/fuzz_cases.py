@@ -95,7 +95,8 @@ class Material:
                 raise KeyboardInterrupt
 
         with mock.patch.object(_run, "SECONDS_BETWEEN", -1.0), mock.patch.object(_run.Run, "save", save_and_die):
-            assert run("fit", self.folder / "rows.csv", *FIT, "--model", model, "--out", out) == 130
+            options = (*(LINEAR if model == "linear" else (*PLAIN, "--model", model)), "--out", out)
+            assert run("fit", self.folder / "rows.csv", *options) == 130
         return {path.name: path.read_bytes() for path in (out / ".work").iterdir()}
 
 
