@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from aimfor._base import checks
+from aimfor.loss._options import option
 
 
 class ChunkUpdates(nn.Module):
@@ -11,7 +12,9 @@ class ChunkUpdates(nn.Module):
 
     def __init__(self, lr: float):
         super().__init__()
-        self.lr = checks.positive_number("lr", lr)
+        self.lr = lr
+
+    lr: float = option("lr", checks.positive_number, "Learning rate")
 
     def update_(self, key: int, weight: Tensor, gradient: Tensor) -> None:
         """Change a chunk of weights in place.
@@ -54,6 +57,8 @@ class ChunkAdam(ChunkUpdates):
 
     def __init__(self, lr: float, betas: tuple[float, float] = (0.9, 0.99), eps: float = 1e-8):
         super().__init__(lr)
+        if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+            raise ValueError(f"betas must be two numbers, got {betas!r}")
         self.betas = tuple(checks.in_range("betas", beta, 0, 1, open_high=True) for beta in betas)
         self.eps = checks.positive_number("eps", eps)
 
@@ -66,16 +71,20 @@ class ChunkAdam(ChunkUpdates):
         mean, square = self.get_buffer(f"{name}_mean"), self.get_buffer(f"{name}_square")
         steps = self.get_buffer(f"{name}_steps").add_(1).item()
         first, second = self.betas
+        gradient = gradient.float()
         new_mean = mean.float().lerp_(gradient, 1 - first)
         new_square = square.float().lerp_(gradient.square_(), 1 - second)
         mean.copy_(new_mean)
         square.copy_(new_square)
         root = new_square.div_(1 - second**steps).sqrt_().add_(self.eps)
-        weight.addcdiv_(new_mean, root, value=-self.lr / (1 - first**steps))
+        weight.sub_(new_mean.div_(root).to(weight.dtype), alpha=self.lr / (1 - first**steps))
 
     def _load_from_state_dict(self, state_dict, prefix, *arguments) -> None:
-        # The moments are made in the first step; those of a checkpoint may come before it.
+        # The moments are made in the first step: a checkpoint may come from before it, or be of more steps than these.
+        for name in [name for name in self._buffers if prefix + name not in state_dict]:
+            del self._buffers[name]
         for name, value in state_dict.items():
-            if name.startswith(prefix) and name.removeprefix(prefix) not in self._buffers:
-                self.register_buffer(name.removeprefix(prefix), torch.empty_like(value))
+            own = name.removeprefix(prefix)
+            if name.startswith(prefix) and "." not in own and own not in self._buffers:
+                self.register_buffer(own, torch.empty_like(value))
         super()._load_from_state_dict(state_dict, prefix, *arguments)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from aimfor.aims import Aim
+from aimfor.loss._batch import every_entry, valid_weights
 
 
 class _Columns(NamedTuple):
@@ -46,6 +47,37 @@ def label_parts(labels: Tensor, chunks: list[slice]) -> Iterator[Tensor]:
 def entries_of(entries: Tensor | None, labels: slice) -> Tensor | None:
     """Weights or mask of some labels; what is given per row is the same for all."""
     return entries if entries is None or entries.ndim != 2 else entries[:, labels]
+
+
+def check_entries(labels: Tensor, weights: Tensor | None, mask: Tensor | None) -> None:
+    """Refuse labels or weights of which an entry that is not absent breaks its rule.
+
+    Args:
+        labels: `[B, L]`, dense or sparse.
+        weights: `[B]` or `[B, L]`.
+        mask: likewise.
+    """
+    weights, mask = (one.unsqueeze(1) if one is not None and one.ndim == 1 else one for one in (weights, mask))
+    if weights is not None:
+        valid_weights(weights, mask)
+    if labels.layout != torch.strided:
+        values = labels._values()
+        if weights is None and mask is None:
+            every_entry("labels", values, (values == 0) | (values == 1))
+        return
+    valid = (labels == 0) | (labels == 1)
+    valid = valid if mask is None else valid | ~mask
+    every_entry("labels", labels, valid if weights is None else valid | (weights == 0))
+
+
+def option_of_all(name: str) -> Any:
+    """A property of a head: an option that the losses of all chunks share."""
+
+    def write(head: Any, value: Any) -> None:
+        for loss in head.losses:
+            setattr(loss, name, value)
+
+    return property(lambda head: getattr(head.losses[0], name), write, doc=f"See `Loss.{name}`; it may be changed.")
 
 
 def targets_of(aim: Aim, labels: slice) -> Aim:

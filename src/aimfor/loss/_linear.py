@@ -15,8 +15,9 @@ from aimfor.aims import Aim
 from aimfor.aims import aim as parse_aim
 from aimfor.loss._advice import advise, at_a_look, warn_of_other_aim
 from aimfor.loss._autograd import once_only
+from aimfor.loss._batch import known_priors, training_batch
 from aimfor.loss._chunk_updates import ChunkUpdates
-from aimfor.loss._chunks import entries_of, label_parts, options_of, targets_of
+from aimfor.loss._chunks import check_entries, entries_of, label_parts, option_of_all, options_of, targets_of
 from aimfor.loss._diagnostics import Diagnostics
 from aimfor.loss._loss import Loss, subject_of
 from aimfor.loss._saved_chunks import other_subject, regroup_
@@ -40,6 +41,7 @@ class LinearLoss(nn.Module):
         updates: None for gradients, which the optimiser of your choice takes. Or `ChunkSGD(...)` or `ChunkAdam(...)`:
             each chunk of weights is then updated as soon as its gradient is known, which is never kept. The scale of a
             gradient scaler or of accumulation does not reach these weights.
+        total_labels: labels of all heads together, where this one has a shard of them.
         options: of `Loss`, such as `surrogate`, `constraint` or `process_group`.
 
     Example:
@@ -59,6 +61,7 @@ class LinearLoss(nn.Module):
         chunk: int | None = None,
         bias: bool = True,
         updates: ChunkUpdates | None = None,
+        total_labels: int | None = None,
         **options: Any,
     ):
         super().__init__()
@@ -66,6 +69,12 @@ class LinearLoss(nn.Module):
         checks.whole_number("num_labels", num_labels, at_least=1)
         chunk = min(num_labels, CHUNK) if chunk is None else chunk
         checks.whole_number("chunk", chunk, at_least=1)
+        checks.yes_or_no("bias", bias)
+        if updates is not None and not isinstance(updates, ChunkUpdates):
+            raise TypeError(f"updates must be None, ChunkSGD(...) or ChunkAdam(...), got {updates!r}")
+        self.total_labels = num_labels if total_labels is None else total_labels
+        checks.whole_number("total_labels", self.total_labels, at_least=num_labels)
+        known_priors(options.get("priors"), num_labels)
         if options.get("multiclass"):
             raise ValueError("multiclass must be False for LinearLoss: exclusive classes need the scores of all others")
         self.aim, self.in_features, self.num_labels, self.chunk = parse_aim(aim), in_features, num_labels, chunk
@@ -82,6 +91,14 @@ class LinearLoss(nn.Module):
         )
         for loss in self._losses:
             loss._advised = False  # its numbers of labels are those of a chunk
+
+    surrogate: Any = option_of_all("surrogate")
+    log_loss: float = option_of_all("log_loss")
+    log_loss_batches: int = option_of_all("log_loss_batches")
+    dual_rate: float = option_of_all("dual_rate")
+    threshold_rate: float = option_of_all("threshold_rate")
+    warmup: int = option_of_all("warmup")
+    constraint: str = option_of_all("constraint")
 
     @property
     def _losses(self) -> list[Loss]:
@@ -135,9 +152,18 @@ class LinearLoss(nn.Module):
         """
         self._check(features, labels)
         wanted = torch.is_grad_enabled()
+        # A view of one number has the shape of the scores, and no memory.
+        shape = self.weight.detach().new_zeros(()).expand(labels.shape)
+        training_batch(shape, labels, weights, mask, self.num_labels)
+        parts = [
+            (columns, entries_of(weights, part), entries_of(mask, part))
+            for part, columns in zip(self._chunks(), label_parts(labels, self._chunks()), strict=True)
+        ]
+        for one in parts:  # before any chunk learns
+            check_entries(*one)
         run = _HeadRun(self, features, wanted)
-        for number, (part, columns) in enumerate(zip(self._chunks(), label_parts(labels, self._chunks()), strict=True)):
-            run.add(number, part, columns, entries_of(weights, part), entries_of(mask, part))
+        for number, (part, one) in enumerate(zip(self._chunks(), parts, strict=True)):
+            run.add(number, part, *one)
         if not wanted:
             return run.value
         if self.training:
@@ -206,7 +232,7 @@ class _HeadRun:
     def add(self, number: int, part: slice, labels: Tensor, weights: Tensor | None, mask: Tensor | None) -> None:
         """Score, weigh and differentiate a chunk of labels."""
         head = self.head
-        loss, share = head.losses[number], (part.stop - part.start) / head.num_labels
+        loss, share = head.losses[number], (part.stop - part.start) / head.total_labels
         with torch.no_grad():
             # Under autocast a layer gives scores of half precision. Their gradient is made here, before a gradient
             # scaler has scaled it, so it stays in the type of the weights.
@@ -222,6 +248,8 @@ class _HeadRun:
             if self.of_features is not None:
                 self.of_features.addmm_(slopes, head.weight[part])
             if head.updates is not None and head.training:
+                if not bool(value.isfinite()):  # an overflow, from which nothing is learned
+                    return
                 head.updates.update_(number, head.weight[part], slopes.T @ self.features)
                 if head.bias is not None:
                     head.updates.update_(-1 - number, head.bias[part], slopes.sum(0))

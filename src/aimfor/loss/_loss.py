@@ -27,7 +27,7 @@ from aimfor.loss._distributed import (
     training_ranks,
 )
 from aimfor.loss._numbered import take_number
-from aimfor.loss._options import at_least, one_of, option, share
+from aimfor.loss._options import at_least, one_of, option, share, surrogate_of
 from aimfor.loss._state import State
 from aimfor.loss._step import LossRules, exact_drives
 from aimfor.loss._surrogates import SURROGATES, Surrogate
@@ -91,6 +91,7 @@ class Loss(nn.Module):
     _log_loss: float
     _log_loss_batches: int
     _warmup: int
+    _surrogate: Surrogate
 
     def __init__(
         self,
@@ -118,7 +119,7 @@ class Loss(nn.Module):
         surrogate = self.aim.default_surrogate if surrogate is None else surrogate
         checks.choice("surrogate", surrogate, tuple(SURROGATES))
         self.num_labels = num_labels
-        self.surrogate: Surrogate = SURROGATES[surrogate]
+        self.surrogate = SURROGATES[surrogate]
         self.constraint = self.aim.default_constraint if constraint is None else constraint
         self.multiclass = multiclass
         self.dual_rate = dual_rate
@@ -209,7 +210,7 @@ class Loss(nn.Module):
                     f"loss.to({str(scores.device)!r})"
                 )
             batch = training_batch(scores, labels, weights, mask, self.num_labels, self.multiclass)
-            run = engine_for(batch.scores, self.surrogate).begin(batch, state, rules)
+            run = engine_for(batch.scores, self._surrogate).begin(batch, state, rules)
             run.batch = batch
         except Exception as error:
             overflow = learning and isinstance(error, ValueError) and overflowed(scores)
@@ -236,6 +237,7 @@ class Loss(nn.Module):
         anchors = self._table(state, state.priors)
         return diagnose(state, anchors, exact_drives(state, self._rules(learning=False)))
 
+    surrogate: Surrogate = option("surrogate", surrogate_of, "The surrogate, which may be set by its name")
     dual_rate: float = option("dual_rate", checks.positive_number, "Step of the multipliers")
     threshold_rate: float = option("threshold_rate", checks.positive_number, "Step of the thresholds")
     log_loss: float = option("log_loss", share, "Share of log-loss in the gradient")
@@ -327,7 +329,7 @@ class Loss(nn.Module):
     def _rules(self, learning: bool) -> LossRules:
         starting = learning and self._log_loss_batches > 0 and self.state.batches < self._log_loss_batches
         return LossRules(
-            self.surrogate,
+            self._surrogate,
             self._constraint == "exact",
             self._dual_rate,
             self._threshold_rate,

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from aimfor._base import checks
+from aimfor.loss._surrogates import SURROGATES, Surrogate
 
 
 def option(name: str, check: Callable[[str, Any], Any], what: str) -> Any:
@@ -39,3 +40,11 @@ def at_least(least: int) -> Callable[[str, Any], int]:
 
 
 share = partial(checks.in_range, low=0, high=1)
+
+
+def surrogate_of(name: str, value: Any) -> Surrogate:
+    """The surrogate, by its name or itself."""
+    if isinstance(value, Surrogate):
+        return value
+    checks.choice(name, value, tuple(SURROGATES))
+    return SURROGATES[value]
