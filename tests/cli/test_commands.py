@@ -315,6 +315,11 @@ def test_each_of_three_classes_is_called_by_its_name(command, tmp_path):
         assert f" of them positive ({name})." in ended.out
     assert "= " not in ended.out.replace(">= ", "")
     assert "given" not in ended.out
+    ended = command("score", tmp_path / "run", tmp_path / "train.csv", "--out", tmp_path / "scored.csv")
+    assert "decision: the class of the highest score, whatever the thresholds" in ended.out
+    scored = pd.read_csv(tmp_path / "scored.csv")
+    highest = scored.filter(like="score ").idxmax(axis=1)
+    assert (highest == "score " + scored["decision"]).all()
 
 
 def test_weights_may_have_any_size(command, tmp_path):
