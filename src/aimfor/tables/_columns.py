@@ -58,15 +58,17 @@ def understand(
         drop: names of columns to leave out.
 
     Raises:
-        DataError: where a wish names a column that is not there, or is named twice.
+        DataError: where a wish names a column that is not there, that is no feature, or that another wish names.
     """
+    all_names = dict.fromkeys(schema.names)
     features = dict.fromkeys(name for name in schema.names if name not in others)
     wishes: dict[str, str] = {}
     for option, names in (("numeric", numeric), ("categorical", categorical), ("drop", drop)):
         for name in names:
-            check_name(option, name, features)
-            if wishes.setdefault(name, option) != option:
-                raise DataError(f"column {name!r} is named by --{wishes[name]} and by --{option}: keep one of them")
+            check_name(option, name, all_names)
+            first = wishes.setdefault(name, option) if name in features else others[name] or "label"
+            if first != option:
+                raise named_twice(name, first, option)
     columns = []
     for name in schema.names:
         if name in features:
@@ -84,6 +86,11 @@ def check_name(what: str, name: str, names: Collection[str]) -> None:
     near = [other for other in names if other.lower() == name.lower()] or difflib.get_close_matches(name, some, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"the columns are {one_line(', '.join(some[:10]))}"
     raise DataError(f"--{what}: the data have no column {name!r}; {hint}")
+
+
+def named_twice(name: str, one: str, other: str) -> DataError:
+    """The error where two options name the same column."""
+    return DataError(f"column {name!r} is named by --{one} and by --{other}: keep one of them")
 
 
 def said(columns: Sequence[Column]) -> str:
