@@ -322,6 +322,13 @@ def test_each_of_three_classes_is_called_by_its_name(command, tmp_path):
     assert (highest == "score " + scored["decision"]).all()
 
 
+def test_the_help_says_which_rates_the_loss_takes_where_the_program_takes_others(command):
+    told = " ".join(command("fit", "--help").out.split())
+    assert "By default `aimfor.Loss` takes exact ones, except over areas. [default: surrogate]" in told
+    assert {aimfor.Loss(aim, num_labels=1).constraint for aim in ("recall@precision>=0.9", "f1")} == {"exact"}
+    assert aimfor.Loss("aucpr", num_labels=1).constraint == "surrogate"
+
+
 def test_weights_may_have_any_size(command, tmp_path):
     models = []
     for size in (1.0, 1e-300, 1e300):

@@ -52,7 +52,13 @@ Surrogate = Annotated[
         "With one, --model auto means linear, and trees refuse it."
     ),
 ]
-Constraint = Annotated[str, typer.Option(help='"surrogate" or "exact", for a single surrogate.')]
+Constraint = Annotated[
+    str,
+    typer.Option(
+        help='"surrogate" or "exact" rates, for a single surrogate. '
+        "By default `aimfor.Loss` takes exact ones, except over areas."
+    ),
+]
 Solver = Annotated[str, typer.Option(help='"sgd", or "lp" or "search" for the exact optimum of small linear problems.')]
 Restarts = Annotated[int, typer.Option(min=0, help="Candidates that start from scratch, for each recipe.")]
 Confidence = Annotated[
