@@ -322,6 +322,20 @@ def test_each_of_three_classes_is_called_by_its_name(command, tmp_path):
     assert (highest == "score " + scored["decision"]).all()
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--model", "linear"), "error: --hidden is for --model mlp or auto, got 'linear'"),
+        (("--model", "trees"), "error: --hidden is for --model mlp or auto, got 'trees'"),
+        (("--surrogate", "hinge"), "error: --hidden with --surrogate hinge needs --model mlp: auto means linear there"),
+        (("--solver", "lp"), "error: --hidden is for --model mlp, and --solver lp fits a linear one: leave it out"),
+    ],
+)
+def test_hidden_layers_are_refused_for_models_without_any(command, files, options, message):
+    ended = command("fit", files / "train.csv", "--label", "fraud", "--aim", "f1", "--hidden", "3", *options)
+    assert (ended.code, ended.err.strip()) == (1, message)
+
+
 def test_the_help_says_which_rates_the_loss_takes_where_the_program_takes_others(command):
     told = " ".join(command("fit", "--help").out.split())
     assert "By default `aimfor.Loss` takes exact ones, except over areas. [default: surrogate]" in told

@@ -144,6 +144,7 @@ def job_options(
         "budget": budget,
     }
     if hidden:
+        _check_has_layers(model, surrogate, solver)
         options["hidden_layer_sizes"] = tuple(hidden)
     return Job(
         paths=tuple(
@@ -168,6 +169,16 @@ def job_options(
         encoding=encoding,
         missing=tuple(missing or ()),
     )
+
+
+def _check_has_layers(model: str, surrogate: str, solver: str) -> None:
+    """Refuse hidden layers for a model that has none."""
+    if model in ("linear", "trees"):
+        raise ValueError(f"--hidden is for --model mlp or auto, got {model!r}")
+    if model == "auto" and solver != "sgd":
+        raise ValueError(f"--hidden is for --model mlp, and --solver {solver} fits a linear one: leave it out")
+    if model == "auto" and surrogate != "auto":
+        raise ValueError(f"--hidden with --surrogate {surrogate} needs --model mlp: auto means linear there")
 
 
 def with_job(command: Callable[..., None]) -> Callable[..., None]:
