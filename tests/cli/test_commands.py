@@ -315,6 +315,32 @@ def test_each_of_three_classes_is_called_by_its_name(command, tmp_path):
         assert f" of them positive ({name})." in ended.out
     assert "= " not in ended.out.replace(">= ", "")
     assert "given" not in ended.out
+    ended = command("score", tmp_path / "run", tmp_path / "train.csv", "--out", tmp_path / "scored.csv")
+    assert "decision: the class of the highest score, whatever the thresholds" in ended.out
+    scored = pd.read_csv(tmp_path / "scored.csv")
+    highest = scored.filter(like="score ").idxmax(axis=1)
+    assert (highest == "score " + scored["decision"]).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--model", "linear"), "error: --hidden is for --model mlp or auto, got 'linear'"),
+        (("--model", "trees"), "error: --hidden is for --model mlp or auto, got 'trees'"),
+        (("--surrogate", "hinge"), "error: --hidden with --surrogate hinge needs --model mlp: auto means linear there"),
+        (("--solver", "lp"), "error: --hidden is for --model mlp, and --solver lp fits a linear one: leave it out"),
+    ],
+)
+def test_hidden_layers_are_refused_for_models_without_any(command, files, options, message):
+    ended = command("fit", files / "train.csv", "--label", "fraud", "--aim", "f1", "--hidden", "3", *options)
+    assert (ended.code, ended.err.strip()) == (1, message)
+
+
+def test_the_help_says_which_rates_the_loss_takes_where_the_program_takes_others(command):
+    told = " ".join(command("fit", "--help").out.split())
+    assert "By default `aimfor.Loss` takes exact ones, except over areas. [default: surrogate]" in told
+    assert {aimfor.Loss(aim, num_labels=1).constraint for aim in ("recall@precision>=0.9", "f1")} == {"exact"}
+    assert aimfor.Loss("aucpr", num_labels=1).constraint == "surrogate"
 
 
 def test_weights_may_have_any_size(command, tmp_path):

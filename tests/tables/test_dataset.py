@@ -105,14 +105,17 @@ def test_scoring_streams_in_order_and_knows_what_it_needs(tmp_path):
         ({"labels": ["frud"]}, "--label: the data have no column 'frud'; did you mean 'fraud'?"),
         ({"numeric": ["Count"]}, "--numeric: the data have no column 'Count'; did you mean 'count'?"),
         ({"drop": ["zzz"]}, "--drop: the data have no column 'zzz'; the columns are id, key, amount"),
-        ({"drop": ["fraud"]}, "--drop: the data have no column 'fraud'"),
+        ({"drop": ["fraud"]}, "column 'fraud' is named by --label and by --drop: keep one of them"),
+        ({"drop": ["count"], "weight": "count"}, "column 'count' is named by --weight and by --drop: keep one of them"),
+        ({"numeric": ["id"], "group": "id"}, "column 'id' is named by --group and by --numeric: keep one of them"),
         ({"drop": ["id"], "numeric": ["id"]}, "column 'id' is named by --numeric and by --drop: keep one of them"),
         ({"numeric": ["town"]}, "--numeric: column 'town' holds no numbers in the training rows"),
         ({"numeric": ["when"]}, "--numeric: column 'when' holds timestamp[us], not numbers, truth values or texts"),
-        ({"weight": "town"}, "column 'town' holds '"),
+        ({"weight": "zzz"}, "--weight: the data have no column 'zzz'; the columns are id, key, amount"),
+        ({"weight": "town"}, "--weight: column 'town' holds '"),
         ({"weight": "amount"}, "--weight: column 'amount' holds nan; finite numbers >= 0 are needed"),
         ({"group": "town"}, "--group: column 'town' has "),
-        ({"group": "fraud"}, "--group: the data have no column 'fraud'"),
+        ({"group": "fraud"}, "column 'fraud' is named by --label and by --group: keep one of them"),
         ({"time": "town"}, "--time: column 'town' holds texts that are no dates; dates, times or numbers are needed"),
         ({"time": "amount"}, "--time: column 'amount' has "),
         ({"drop": ["amount", "count", "known", "town", "when"]}, "no column is left to learn from"),
@@ -125,6 +128,16 @@ def test_bad_wishes(options, message, tmp_path):
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(("count", "end"), [(9, "x7, x8, y"), (10, "x7, x8, x9, ...")])
+def test_columns_that_an_error_leaves_out_are_dots(count, end, tmp_path):
+    columns = {f"x{index}": np.arange(60.0) for index in range(count)} | {"y": np.arange(60) % 2}
+    table = opened(write(pa.table(columns), tmp_path / "r.parquet"))
+    for options in ({"labels": ["nope"]}, {"labels": ["y"], "weight": "nope"}, {"labels": ["y"], "drop": ["nope"]}):
+        with pytest.raises(DataError, match="the columns are x0, ") as caught:
+            prepared(table, tmp_path, **options)
+        assert str(caught.value).endswith(end)
 
 
 def test_numbers_that_are_not_finite(tmp_path):

@@ -93,6 +93,7 @@ def test_label_lists_over_batches():
         ({"y": list(range(5000))}, ["y"], None, "label column 'y' has more than 50 values"),
         ({"y": [None, None]}, ["y"], None, "label column 'y' holds no values: two classes are needed"),
         ({"y": ["a", "b"]}, ["y"], "c", "--positive: column 'y' holds no 'c'; its values are 'a', 'b'"),
+        ({"y": list("abcdef")}, ["y"], "g", r"its values are 'a', 'b', 'c', 'd', 'e', \.\.\.$"),
         ({"is_fraud": [0, 1]}, ["is_frod"], None, "--label: the data have no column 'is_frod'; did you mean"),
         ({"y": [0, 1]}, [], None, "no label: name the column to predict with --label"),
         ({"y": [0, 1]}, ["y", "y"], None, "--label names a column twice: y, y"),

@@ -52,7 +52,13 @@ Surrogate = Annotated[
         "With one, --model auto means linear, and trees refuse it."
     ),
 ]
-Constraint = Annotated[str, typer.Option(help='"surrogate" or "exact", for a single surrogate.')]
+Constraint = Annotated[
+    str,
+    typer.Option(
+        help='"surrogate" or "exact" rates, for a single surrogate. '
+        "By default `aimfor.Loss` takes exact ones, except over areas."
+    ),
+]
 Solver = Annotated[str, typer.Option(help='"sgd", or "lp" or "search" for the exact optimum of small linear problems.')]
 Restarts = Annotated[int, typer.Option(min=0, help="Candidates that start from scratch, for each recipe.")]
 Confidence = Annotated[
@@ -138,6 +144,7 @@ def job_options(
         "budget": budget,
     }
     if hidden:
+        _check_has_layers(model, surrogate, solver)
         options["hidden_layer_sizes"] = tuple(hidden)
     return Job(
         paths=tuple(
@@ -162,6 +169,16 @@ def job_options(
         encoding=encoding,
         missing=tuple(missing or ()),
     )
+
+
+def _check_has_layers(model: str, surrogate: str, solver: str) -> None:
+    """Refuse hidden layers for a model that has none."""
+    if model in ("linear", "trees"):
+        raise ValueError(f"--hidden is for --model mlp or auto, got {model!r}")
+    if model == "auto" and solver != "sgd":
+        raise ValueError(f"--hidden is for --model mlp, and --solver {solver} fits a linear one: leave it out")
+    if model == "auto" and surrogate != "auto":
+        raise ValueError(f"--hidden with --surrogate {surrogate} needs --model mlp: auto means linear there")
 
 
 def with_job(command: Callable[..., None]) -> Callable[..., None]:

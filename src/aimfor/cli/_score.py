@@ -239,7 +239,7 @@ def _column_texts(scorer: FolderScorer, ids: Sequence[str], threshold: float | N
             )
             texts[f"decision{name}"] = rule
     if scorer.multiclass:
-        texts["decision"] = "the class whose score is furthest above its threshold"
+        texts["decision"] = "the class of the highest score, whatever the thresholds"
     if scorer.model.classifier.calibrate:
         texts |= {f"probability{name}": "calibrated chance of the positive class" for name in _suffixes(scorer)}
     return texts

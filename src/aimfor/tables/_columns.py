@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from aimfor._base.errors import DataError
-from aimfor.tables._reading import one_line
+from aimfor.tables._reading import first_of, one_line
 from aimfor.tables._text_types import dates_in_texts, from_texts, is_stray, numbers_in_texts
 
 pc: Any = pyarrow.compute  # its functions are made at run time, where a type checker does not see them
@@ -58,15 +58,17 @@ def understand(
         drop: names of columns to leave out.
 
     Raises:
-        DataError: where a wish names a column that is not there, or is named twice.
+        DataError: where a wish names a column that is not there, that is no feature, or that another wish names.
     """
+    all_names = dict.fromkeys(schema.names)
     features = dict.fromkeys(name for name in schema.names if name not in others)
     wishes: dict[str, str] = {}
     for option, names in (("numeric", numeric), ("categorical", categorical), ("drop", drop)):
         for name in names:
-            check_name(option, name, features)
-            if wishes.setdefault(name, option) != option:
-                raise DataError(f"column {name!r} is named by --{wishes[name]} and by --{option}: keep one of them")
+            check_name(option, name, all_names)
+            first = wishes.setdefault(name, option) if name in features else others[name] or "label"
+            if first != option:
+                raise named_twice(name, first, option)
     columns = []
     for name in schema.names:
         if name in features:
@@ -82,8 +84,13 @@ def check_name(what: str, name: str, names: Collection[str]) -> None:
         return
     some = list(islice(names, MOST_NAMES))  # to compare with very many would take minutes
     near = [other for other in names if other.lower() == name.lower()] or difflib.get_close_matches(name, some, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"the columns are {one_line(', '.join(some[:10]))}"
+    hint = f"did you mean {near[0]!r}?" if near else f"the columns are {one_line(first_of(some, 10))}"
     raise DataError(f"--{what}: the data have no column {name!r}; {hint}")
+
+
+def named_twice(name: str, one: str, other: str) -> DataError:
+    """The error where two options name the same column."""
+    return DataError(f"column {name!r} is named by --{one} and by --{other}: keep one of them")
 
 
 def said(columns: Sequence[Column]) -> str:
@@ -142,7 +149,9 @@ def is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
-def numbers(name: str, array: pa.Array, decimal: str = ".", *, strict: bool = False) -> np.ndarray:
+def numbers(
+    name: str, array: pa.Array, decimal: str = ".", *, strict: bool = False, option: str | None = None
+) -> np.ndarray:
     """A column as float64 with NaN where values are missing, infinite, or texts that are no numbers.
 
     Args:
@@ -150,21 +159,22 @@ def numbers(name: str, array: pa.Array, decimal: str = ".", *, strict: bool = Fa
         array: its values.
         decimal: the sign before decimals in texts.
         strict: whether a text that is no number is an error.
+        option: that names the column, for the error.
 
     Raises:
         DataError: where it cannot hold numbers.
     """
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    kind = array.type
+    kind, said_by = array.type, "" if option is None else f"--{option}: "
     if is_text(kind):
         cells = array.cast(pa.string())
         array = numbers_in_texts(cells, decimal)
         wrong = cells.filter(pc.and_(pc.is_null(array), pc.invert(is_stray(cells))))
         if strict and len(wrong):
-            raise DataError(f"column {name!r} holds {wrong[0].as_py()[:50]!r}, where numbers are needed")
+            raise DataError(f"{said_by}column {name!r} holds {wrong[0].as_py()[:50]!r}, where numbers are needed")
     elif not (is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
-        raise DataError(f"column {name!r} holds {kind}, where numbers are needed")
+        raise DataError(f"{said_by}column {name!r} holds {kind}, where numbers are needed")
     array = array.cast(pa.float64(), safe=False)
     values = (pc.fill_null(array, np.nan) if array.null_count else array).to_numpy(zero_copy_only=False)
     endless = np.isinf(values)

@@ -15,7 +15,7 @@ from scipy import sparse
 from aimfor._base.errors import DataError
 from aimfor._base.ranks import ALONE, Ranks, RowShare
 from aimfor._base.stored_rows import RowWriter, StoredRows
-from aimfor.tables._columns import check_name, said
+from aimfor.tables._columns import check_name, named_twice, said
 from aimfor.tables._duplicates import (
     MOST_COMPARED,
     FittedRows,
@@ -205,7 +205,9 @@ def _other_columns(source: Table, labels: Sequence[str], named: dict[str, str | 
     others: dict[str, str | None] = {}
     for option, name in named.items():
         if name is not None:
-            check_name(option, name, [column for column in source.schema.names if column not in labels])
+            check_name(option, name, source.schema.names)
+            if name in labels:
+                raise named_twice(name, "label", option)
             others[name] = option
     return others | dict.fromkeys(labels)
 

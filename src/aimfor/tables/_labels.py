@@ -12,7 +12,7 @@ import pyarrow.compute
 from aimfor._base.errors import DataError
 from aimfor._base.ranks import Ranks
 from aimfor.tables._columns import check_name, is_number, is_text, numbers, texts
-from aimfor.tables._reading import one_line
+from aimfor.tables._reading import first_of, one_line
 from aimfor.tables._table import BatchSource
 
 pc: Any = pyarrow.compute  # its functions are made at run time, where a type checker does not see them
@@ -173,7 +173,7 @@ def _rest(chosen: str) -> str:
 def _only_known(name: str, found: Iterable[str], known: Sequence[str]) -> None:
     for text in found:
         if text not in known:
-            shown = ", ".join(map(repr, known[:10]))
+            shown = first_of([repr(other) for other in known], 10)
             raise DataError(f"label column {name!r} holds {text[:50]!r}, but the model knows {shown}")
 
 
@@ -181,7 +181,7 @@ def _class(name: str, positive: str, classes: Sequence[str]) -> str:
     for text in classes:
         if positive == text or (positive.lower() == text and text in ("true", "false")):
             return text
-    shown = ", ".join(repr(text[:30]) for text in classes[:5])
+    shown = first_of([repr(text[:30]) for text in classes], 5)
     raise DataError(f"--positive: column {name!r} holds no {positive!r}; its values are {shown}")
 
 

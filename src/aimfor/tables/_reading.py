@@ -7,7 +7,7 @@ import hashlib
 import re
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +88,16 @@ def one_line(text: str, most: int = 200) -> str:
     """A text from a file or a library, fit to be printed: one line, no control characters, not long."""
     shown = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return shown if len(shown) <= most else shown[:most] + "..."
+
+
+def first_of(texts: Sequence[str], most: int) -> str:
+    """The first of some texts, side by side; dots at the end stand for the rest.
+
+    Example:
+        >>> first_of(["a", "b", "c"], 2)
+        'a, b, ...'
+    """
+    return ", ".join([*texts[:most], "..."] if len(texts) > most else texts)
 
 
 def is_gzip(path: Path) -> bool:

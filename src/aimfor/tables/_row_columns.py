@@ -14,7 +14,7 @@ from aimfor.tables._table import Table
 
 def weights_of(source: Table, name: str) -> np.ndarray:
     """The weights in a column, finite and at least 0."""
-    parts = [numbers(name, batch.column(name), strict=True) for batch in source.batches([name])]
+    parts = [numbers(name, batch.column(name), strict=True, option="weight") for batch in source.batches([name])]
     weights = np.concatenate(parts)
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any():
