@@ -248,6 +248,16 @@ def test_a_killed_search_resumes_to_the_same_forests(labels):
     np.testing.assert_array_equal(resumed.raw_scores(X), whole.raw_scores(X))
 
 
+@pytest.mark.parametrize("count", [10**12, 1, -1, 2.5, "2", None])
+def test_a_state_with_another_number_of_forests_is_refused(count):
+    pages = {}
+    with pytest.raises(Killed):
+        fit_classifier(aimfor.Classifier("f1", model="trees", **QUICK), X, y, None, None, Notebook(pages, 2))
+    pages["forests"].facts["forests"] = count
+    with pytest.raises(ValueError, match="the forests must be the first"):
+        fit_classifier(aimfor.Classifier("f1", model="trees", **QUICK), X, y, None, None, Notebook(pages))
+
+
 def test_rows_beyond_memory_keep_the_positives_and_say_so(tmp_path):
     with RowWriter(tmp_path / "rows", 8) as writer:
         writer.append(X.astype(np.float32))
