@@ -134,7 +134,7 @@ def test_postgresql_from_end_to_end(command, server, tmp_path):
 @pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="the peak of memory is read from /proc")
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_five_million_rows_of_a_query_take_less_than_a_gigabyte(tmp_path):
+def test_five_million_rows_of_a_query_take_less_than_700_megabytes(tmp_path):
     query = (
         "with recursive n(i) as (select 1 union all select i + 1 from n where i < 5000000) "
         "select (i * 7919 % 1000) / 1000.0 as x, (i * 104729 % 997) / 997.0 as z, "
@@ -148,13 +148,15 @@ def test_five_million_rows_of_a_query_take_less_than_a_gigabyte(tmp_path):
         "    peak, = (line for line in open('/proc/self/status') if line.startswith('VmHWM'))\n"
         "    print(peak.split()[1], file=sys.stderr)"
     )
-    options = ["fit", f"sqlite:///{tmp_path}/empty.db", "--sql", query, *FIT, "--memory", "64", "--out", "run"]
+    # Forests would take some hundred megabytes beside what reading takes.
+    options = ["fit", f"sqlite:///{tmp_path}/empty.db", "--sql", query, *FIT, "--memory", "64", "--model", "linear"]
+    options += ["--out", "run"]
     done = subprocess.run(
         [sys.executable, "-c", script, *options], cwd=tmp_path, check=False, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     kilobytes = int(done.stderr.splitlines()[-1])
-    assert kilobytes < 1_000_000, kilobytes
+    assert kilobytes < 700_000, kilobytes
 
 
 def test_options_of_reading_are_checked():
