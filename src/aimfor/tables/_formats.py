@@ -32,6 +32,8 @@ class Format:
         writer: makes an object with `write_table` and `close` for an open file and a schema; None: it is never written.
         groups: gives the rows of each group that can be read by itself, for processes that share a file; `pieces` then
             takes the numbers of some groups as its fourth argument.
+        units: what processes deal out, as messages call one of them and several.
+        more_units: what to do for more of them.
         gzipped: a name may have `.gz` behind its suffix.
     """
 
@@ -42,6 +44,8 @@ class Format:
     matrix: Callable[[Path], tuple[Any, Any]] | None = None
     writer: Callable[[Any, pa.Schema], Any] | None = None
     groups: Callable[[Path], list[int]] | None = None
+    units: tuple[str, str] = ("file", "files")
+    more_units: str = "write the rows to more files"
     gzipped: bool = False
 
 
@@ -100,6 +104,8 @@ for _format in (
         _columnar.parquet_pieces,
         writer=_writers.parquet_writer,
         groups=_columnar.parquet_groups,
+        units=("row group", "row groups"),
+        more_units="write the Parquet files with a smaller row_group_size",
     ),
     Format(
         "Arrow",
@@ -108,6 +114,8 @@ for _format in (
         _columnar.arrow_pieces,
         writer=_writers.arrow_writer,
         groups=_columnar.arrow_groups,
+        units=("record batch", "record batches"),
+        more_units="write the files with smaller record batches",
     ),
     Format("JSON Lines", (".jsonl", ".ndjson"), _json_lines.json_facts, _json_lines.json_pieces, gzipped=True),
     Format("Excel", (".xlsx",), _excel.excel_facts, _excel.excel_pieces),

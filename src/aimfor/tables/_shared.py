@@ -12,7 +12,6 @@ from typing import Any
 from aimfor._base.errors import DataError
 from aimfor._base.ranks import Ranks, RowShare
 from aimfor._base.stored_rows import RowWriter, StoredRows
-from aimfor.tables._formats import Format
 from aimfor.tables._reading import reading
 from aimfor.tables._runs import FileRun
 from aimfor.tables._table import Table, pieces_of
@@ -33,22 +32,14 @@ def shared(table: Table, ranks: Ranks) -> Table:
             with reading(path, kind.name):
                 every += [FileRun(path, group, rows) for group, rows in enumerate(kind.groups(path))]
     if len(every) < ranks.size:
-        raise DataError(_too_few(kind, len(every), ranks.size))
+        told = f"{len(every)} {kind.units[len(every) != 1]}"
+        raise DataError(f"{ranks.size} processes cannot share {told}: start fewer, or {kind.more_units}")
     runs = every[ranks.number :: ranks.size]
     if kind.groups is None:
         names = table.schema.names[:1]
         rows = [sum(piece.num_rows for piece in pieces_of(run.path, kind, table.options, names)) for run in runs]
         runs = [run._replace(rows=count) for run, count in zip(runs, rows, strict=True)]
     return replace(table, runs=tuple(runs), num_rows=sum(run.rows for run in runs), ranks=ranks)
-
-
-def _too_few(kind: Format, count: int, size: int) -> str:
-    one, several, advice = "file", "files", "write the rows to more files"
-    if kind.name == "Parquet":
-        one, several, advice = "row group", "row groups", "write the Parquet files with a smaller row_group_size"
-    elif kind.groups is not None:
-        one, several, advice = "record batch", "record batches", "write the files with smaller record batches"
-    return f"{size} processes cannot share {count} {one if count == 1 else several}: start fewer, or {advice}"
 
 
 def collected(part: Any, share: RowShare, path: Path, memory: int) -> Any:
